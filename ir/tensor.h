@@ -1,0 +1,344 @@
+/* tensor.h: the tensor IR: what is computed. No buffers, no loops. Read this first.
+ *
+ *   graph @lltm.forward(%x: f32[B,32], %h: f32[B,128]) {
+ *     %hx = concat %h, %x {axis=1}                 : f32[B,160]
+ *     %gates = dot %hx, %weights {contract=1.1}    : f32[B,384]
+ *     return %gates }
+ *
+ * Nodes are appended only (operands precede users) and hash-consed on (op, attributes, operands,
+ * stage). Values are pure; state is read as of entry and written by commits at exit.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_TENSOR_H
+#define TENON_TENSOR_H
+
+#include "ir/base/diag.h"
+#include "ir/base/intern.h"
+#include "ir/base/source.h"
+#include "ir/base/vec.h"
+#include "ir/dim.h"
+#include "ir/dtype.h"
+#include "ir/ops.h"
+
+enum { MAX_RANK = 8 };
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+typedef uint8_t Place;
+enum { PLACE_D0 = 0, PLACE_HOST = 255 }; /* @d0 is the default device; @d1.. are further ones */
+
+typedef struct {
+    uint32_t id;
+} Ty; /* interned: equal id, equal type. {0} is none */
+
+typedef struct {
+    DType dtype;
+    uint8_t rank;
+    Place place;
+    Dim shape[MAX_RANK];
+} TypeInfo;
+
+/* --- values and nodes ------------------------------------------------------------------------- */
+
+typedef struct {
+    uint32_t node;   /* 0: none */
+    uint32_t result; /* which result of the node */
+} Val;
+
+static inline bool val_eq(Val a, Val b)
+{
+    return a.node == b.node && a.result == b.result;
+}
+
+typedef enum { STAGE_FORWARD, STAGE_BACKWARD, STAGE_UPDATE } Stage;
+
+/* Where a node comes from: the path of the instance ("blocks.0.attn") and the user's text. */
+typedef struct {
+    Sym path;
+    Span at;
+} Site;
+
+/* An attribute is a list of words; its kind (attribute table in ops.h) says what they are:
+ * integers, Dim ids, Sym ids, dtype numbers, reducer numbers, or the bits of a double. */
+typedef struct {
+    const int64_t *at;
+    uint32_t n;
+} Attr;
+
+typedef struct {
+    Op op;
+    uint8_t stage;
+    uint32_t nin, nout;
+    const Val *in;
+    const Ty *types;   /* nout result types */
+    const Attr *attrs; /* one for each attribute of the op's row, in row order */
+    Site site;
+    Sym hint; /* the name that the user gave the value, or {0} */
+} Node;
+
+/* --- graphs ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    Sym name;
+    Val val;
+    Span at;
+} GraphResult;
+
+/* state slot <- value, at exit. At most one a slot. */
+typedef struct {
+    uint32_t slot;
+    Val val;
+} Commit;
+
+typedef struct {
+    Sym name;
+    Val val;        /* the OP_input node */
+    bool optional;  /* may be NULL in C: `has_default` graphs then supply the value */
+    int32_t inout;  /* number of the result that updates this argument in place, or -1 */
+    bool wants_grad;
+    Span at;
+    const char *doc;
+} GraphParam;
+
+/* An entry check on sizes: `guard` must hold, else `message` names what was expected. */
+typedef struct {
+    GuardTerm guard;
+    const char *message;
+    Span at;
+} EntryCheck;
+
+typedef enum {
+    GRAPH_METHOD,        /* inference form of an exported method */
+    GRAPH_TRAINING,      /* the same with training = true: source of TRAIN, BACKWARD, GRAD */
+    GRAPH_FORWARD_TRAIN, /* made by split: results, then saved values (tape) */
+    GRAPH_BACKWARD,      /* made by split */
+    GRAPH_GRAD,          /* forward + backward in one, gradients into segments */
+    GRAPH_STEP,          /* forward + backward + update */
+    GRAPH_UPDATE,        /* applies accumulated gradients */
+    GRAPH_INIT,          /* initial values of the state */
+    GRAPH_TEST,          /* one `test` declaration; results are its run-time assertions (bool[]) */
+    GRAPH_BODY,          /* body of a scan */
+    GRAPH_DEF            /* definition of a call */
+} GraphKind;
+
+typedef struct Graph {
+    Sym name;   /* "forward", "loss", "loss.step" */
+    GraphKind kind;
+    Sym method; /* the method that it comes from */
+    VEC(Node) nodes; /* [0] unused */
+    VEC(GraphParam) params;
+    VEC(GraphResult) results;
+    VEC(Commit) commits;
+    VEC(EntryCheck) checks;
+    VEC(Val) effects;        /* print, check, collective: in source order */
+    VEC(Val) saved;          /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
+                                them as its parameters after the cotangents */
+    Span at;
+    const char *doc;
+    uint32_t *table; /* hash-consing; private to tensor_build.c */
+    uint32_t table_size;
+} Graph;
+
+/* --- programs --------------------------------------------------------------------------------- */
+
+typedef enum {
+    SLOT_PARAM,   /* a segment of parameters, rank 1 */
+    SLOT_GRAD,    /* its gradients: same layout */
+    SLOT_MOMENT,  /* optimiser state for a segment: same layout (dtype may differ), or for one
+                     parameter */
+    SLOT_BUFFER,  /* one buffer of a module */
+    SLOT_HYPER,   /* a 0-d f64 that can be set at run time by name ("loss.lr") */
+    SLOT_COUNTER, /* 0-d i64: step counts */
+    SLOT_SEED,    /* 0-d u64: the model's seed */
+    SLOT_CALLS    /* 0-d u64: count of calls that drew random numbers */
+} SlotKind;
+
+typedef struct {
+    Sym name; /* of the slot: "seg0", "grad.seg0", "loss.m.seg0", "loss.lr" */
+    SlotKind kind;
+    Ty type;
+    bool saved;        /* goes into a state file */
+    double initial;    /* HYPER, COUNTER: value at creation */
+    uint32_t segment;  /* GRAD, MOMENT: slot of the parameters that it belongs to, else 0 */
+    Span at;
+} Slot;
+
+/* A named piece of a slot: what is saved, loaded and listed. */
+typedef struct {
+    Sym name;       /* PyTorch's state name: "layers.0.weight"; "loss.exp_avg.layers.0.weight" */
+    VEC(Sym) aliases; /* other names of a shared parameter */
+    uint32_t slot;
+    int64_t offset; /* elements */
+    Ty type;        /* static shape */
+    bool trainable, is_param, saved;
+    Span at;
+    const char *doc;
+} StateView;
+
+typedef struct {
+    Sym method;          /* the loss: "loss" */
+    uint32_t graph_step; /* index in graphs, set by the frontend */
+    int accumulate;      /* N calls a step; 1 normally */
+    VEC(uint32_t) hypers; /* slots */
+    Span at;
+} TrainInfo;
+
+typedef struct Ctx {
+    Arena *perm, *scratch;
+    Interner *names;
+    Sources *sources;
+    Diags *diags;
+    DimTable *dims;
+} Ctx;
+
+/* Everything of one `model`. */
+typedef struct Program {
+    Ctx *cx;
+    Sym name; /* the model's */
+    VEC(Slot) slots;      /* [0] unused */
+    VEC(StateView) state;
+    VEC(Graph *) graphs;
+    VEC(TrainInfo) trains;
+    VEC(TypeInfo) types;  /* [0] unused; use type_make */
+    uint32_t *type_table; /* private to tensor.c */
+    uint32_t type_table_size;
+    const char *doc, *file_doc, *file; /* file: the .tn as given */
+} Program;
+
+Ctx *ctx_create(void);
+void ctx_destroy(Ctx *cx); /* frees everything made with it */
+
+Program *program_create(Ctx *cx, Sym name);
+uint32_t program_add_slot(Program *p, Slot slot);
+Graph *program_add_graph(Program *p, Sym name, GraphKind kind);
+Graph *program_find_graph(const Program *p, Sym method, GraphKind kind); /* or NULL */
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+Ty type_make(Program *p, TypeInfo info);
+Ty type_of(Program *p, DType dtype, const Dim *shape, uint32_t rank, Place place);
+const TypeInfo *type_info(const Program *p, Ty t);
+Dim type_numel(Program *p, Ty t);
+/** "f32[B, 3*state]"; without the dtype: "[B, 3*state]". */
+const char *type_text(const Program *p, Arena *a, Ty t);
+const char *shape_text(const Program *p, Arena *a, const Dim *shape, uint32_t rank);
+
+static inline const Node *graph_node(const Graph *g, Val v)
+{
+    return &g->nodes.at[v.node];
+}
+static inline Ty val_type(const Graph *g, Val v)
+{
+    return g->nodes.at[v.node].types[v.result];
+}
+const TypeInfo *val_info(const Program *p, const Graph *g, Val v);
+
+/* --- attributes ------------------------------------------------------------------------------- */
+
+/** The attribute, which the op must have. */
+Attr node_attr(const Node *n, AttrName name);
+int64_t node_int(const Node *n, AttrName name);      /* first word */
+double node_f64(const Node *n, AttrName name);       /* first word as a double */
+Dim node_dim(const Node *n, AttrName name, uint32_t i);
+
+/* --- building --------------------------------------------------------------------------------- */
+
+/* The only way to make a node. Infers types, folds, keeps the canonical form (ir.md), hash-conses.
+ * A wrong call is an internal error; callers check the user's shapes first (infer_check). */
+typedef struct {
+    Program *p;
+    Graph *g;
+    Site site;     /* given to new nodes */
+    int stage;     /* -1: the largest of the operands (default); else at least this */
+    bool no_fold;  /* keep exactly what is asked for (the text parser) */
+} Builder;
+
+Builder builder_for(Program *p, Graph *g);
+
+/** Any op. `attrs` has one entry for each attribute of the op's row. Result 0 is returned. */
+Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs);
+/** NULL if `build` would accept this, else why not (allocated in scratch). */
+const char *infer_check(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs);
+
+void val_hint(Builder *b, Val v, Sym name); /* names a value if it has no name yet */
+static inline Val val_result(Val v, uint32_t k)
+{
+    return (Val){v.node, k};
+}
+
+Val build_input(Builder *b, Sym name, Ty type); /* also appends to g->params */
+Val build_state(Builder *b, uint32_t slot);
+/** A view of a parameter or buffer: slice + reshape of its slot. */
+Val build_view(Builder *b, const StateView *view);
+Val build_const(Builder *b, DType t, double value);    /* [] ; integers up to 2^53, bool 0/1 */
+Val build_const_int(Builder *b, DType t, int64_t value);
+Val build_full(Builder *b, DType t, double value, const Dim *shape, uint32_t rank);
+Val build_dim(Builder *b, Dim d);                       /* i64[] */
+Val build_iota(Builder *b, const Dim *shape, uint32_t rank, uint32_t axis); /* i32 */
+Val build_cast(Builder *b, Val x, DType t);             /* x itself if it has that type */
+/** Pointwise ops accept operands whose shapes broadcast (before pass `broadcast`); dtypes equal. */
+Val build1(Builder *b, Op op, Val x);
+Val build2(Builder *b, Op op, Val x, Val y);
+Val build3(Builder *b, Op op, Val x, Val y, Val z);
+/** dims[i] is the result axis of operand axis i (increasing). */
+Val build_broadcast(Builder *b, Val x, const Dim *shape, uint32_t rank, const int64_t *dims);
+/** Right-aligned broadcasting to a shape, 1s stretched; x itself if nothing changes. */
+Val build_broadcast_to(Builder *b, Val x, const Dim *shape, uint32_t rank);
+Val build_reshape(Builder *b, Val x, const Dim *shape, uint32_t rank);
+Val build_transpose(Builder *b, Val x, const int64_t *perm);
+/** start and extent per axis; step may be negative. */
+Val build_slice(Builder *b, Val x, const Dim *start, const int64_t *step, const Dim *extent);
+Val build_slice_axis(Builder *b, Val x, uint32_t axis, Dim start, Dim extent);
+/** lo, hi per axis (>= 0), interior: elements put between neighbours. */
+Val build_pad(Builder *b, Val x, Val value, const Dim *lo, const Dim *hi, const int64_t *interior);
+Val build_concat(Builder *b, const Val *in, uint32_t nin, uint32_t axis);
+/** Reduces axes away. Several results: val_result(v, k). axes increasing. */
+Val build_reduce(Builder *b, Reducer kind, Val x, const int64_t *axes, uint32_t naxes);
+/** batch and contract pair operand axes; result axes: batch, a free, b free. */
+Val build_dot(Builder *b, Val x, Val y, const int64_t *batch_x, const int64_t *batch_y,
+              uint32_t nbatch, const int64_t *contract_x, const int64_t *contract_y,
+              uint32_t ncontract, DType result);
+/** out[b.., i.., r..] = x[b.., idx[b.., i..], r..]: `batch` leading axes in common (batch <= axis).
+ * mode: GATHER_CHECK (device check, out of range reads nothing), GATHER_CLAMP, GATHER_FILL (0). */
+Val build_gather(Builder *b, Val x, Val idx, uint32_t axis, uint32_t batch, int mode);
+enum { GATHER_CHECK, GATHER_CLAMP, GATHER_FILL };
+Val build_key(Builder *b, Val seed, Val calls, uint64_t site); /* u64[] */
+enum { RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL };
+/** i32 bits, or f32 in [0, 1), or f32 standard normal. */
+Val build_random(Builder *b, Val key, int kind, const Dim *shape, uint32_t rank);
+
+void graph_result(Program *p, Graph *g, Sym name, Val v, Span at);
+void graph_commit(Program *p, Graph *g, uint32_t slot, Val v); /* replaces an earlier one */
+
+/* --- copy-forward rewriting ------------------------------------------------------------------- */
+
+/* A pass reads the old graph and re-issues nodes into a new one through the builder.
+ *   Rewrite rw = rewrite_begin(p, old);
+ *   for each node id: Val v = rewrite_copy(&rw, id)  or  rewrite_set(&rw, old_val, new_val)
+ *   Graph *g = rewrite_end(&rw);      maps params, results, commits, effects, saved, checks
+ * rewrite_end drops nothing by itself; dead nodes are left behind when `live_only` is set. */
+typedef struct {
+    Builder b;
+    Graph *old;
+    Val **map;  /* map[node][result] */
+    bool *live; /* live[node]: reaches a result, commit, effect or saved value */
+} Rewrite;
+Rewrite rewrite_begin(Program *p, Graph *old);
+Val rewrite_get(const Rewrite *rw, Val old);
+void rewrite_set(Rewrite *rw, Val old, Val new_val);
+Val rewrite_copy(Rewrite *rw, uint32_t node);
+Graph *rewrite_end(Rewrite *rw);
+/** Which nodes reach a result, commit, effect or saved value (scratch; index = node). */
+bool *graph_live(const Program *p, const Graph *g);
+/** users count per node (all results together), in scratch. */
+uint32_t *graph_uses(const Program *p, const Graph *g);
+
+/* --- text and checks -------------------------------------------------------------------------- */
+
+void tensor_print_graph(const Program *p, const Graph *g, StrBuf *out);
+void tensor_print(const Program *p, StrBuf *out); /* "tenon-ir 1", slots, symbols, graphs */
+/** Parses tensor IR text; NULL after diagnostics. */
+Program *tensor_parse(Ctx *cx, uint32_t file);
+/** NULL if the graph is well formed, else what is wrong. explicit_shapes: after `broadcast`. */
+const char *tensor_verify(const Program *p, const Graph *g, bool explicit_shapes);
+
+#endif
