@@ -1,0 +1,153 @@
+/* kernel.h: the kernel IR: how one kernel loops. No devices, no memory planning. ir.md section 4.
+ *
+ *   kernel lltm_cell map (gates: f32[B,384] in, c: f32[B,128] in, new_c: f32[B,128] out) team 32 x 8 {
+ *     for b in 0..B grid { for s in 0..128 lanes vec 4 {
+ *       %i = gates[b, s]
+ *       store new_c[b, s] = c[b, s] * sigmoid(%i) } } }
+ *
+ * An index is a Dim over axes (SYM_AXIS), sizes and loaded integers (SYM_LOADED).
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_KERNEL_H
+#define TENON_KERNEL_H
+
+#include "ir/tensor.h"
+
+typedef struct {
+    uint32_t id;
+} KExpr; /* index into Kernel.exprs; {0} is none; hash-consed */
+
+typedef enum { CLASS_MAP, CLASS_ROW, CLASS_REDUCE, CLASS_CONTRACT, CLASS_SCALAR, CLASS_COPY } KClass;
+typedef enum { K_IN, K_OUT, K_INOUT } KMode;
+
+typedef struct {
+    Sym name; /* unique in the kernel, a C identifier, after the model's name for the value */
+    DType dtype;
+    uint32_t rank;
+    Dim shape[MAX_RANK];
+    Dim stride[MAX_RANK]; /* in elements; row-major when the buffer is whole */
+    KMode mode;
+    bool readonly_scalar; /* rank 0 input: loaded once */
+} KParam;
+
+typedef enum {
+    KE_CONST,  /* value (f64 or i64, by type) */
+    KE_INDEX,  /* `index` as an integer of type i64 or i32 */
+    KE_LOAD,   /* param[at...] */
+    KE_OP,     /* pointwise row `op` of in[] */
+    KE_EXTERN, /* C expression `text` over a, b, c = in[] */
+    KE_CAST,   /* in[0] to `type` (rounds for f16, bf16; saturates float -> integer) */
+    KE_BITCAST,
+    KE_SELECT, /* in[0] if pred else in[1]; lazy: in[0] may be out of bounds where pred is false */
+    KE_ACC,    /* result `field` of accumulator `acc`, after its total */
+    KE_KEEP,   /* kept value `keep` at its axis */
+    KE_KEY,    /* u64: random key of seed in[0], calls in[1] (both u64) and `word` = site */
+    KE_RANDOM  /* random of key in[0] at linear element `index`; kind in `field` (RANDOM_...) */
+} KExprKind;
+
+typedef struct {
+    KExprKind kind;
+    DType type;
+    Op op;
+    uint32_t nin;
+    KExpr in[3];
+    double value;
+    int64_t word; /* integer constant; site */
+    Dim index;
+    uint32_t param;       /* LOAD */
+    Dim at[MAX_RANK];     /* LOAD: index per axis of the param */
+    Guard pred;           /* SELECT: terms over axes and sizes */
+    uint32_t acc, field, keep;
+    Sym text;
+    Sym name;             /* what the model calls it, or {0} */
+    Site site;
+} KExprInfo;
+
+typedef struct {
+    Sym name;
+    Reducer reducer;
+    DType type;   /* of the accumulator: f32 or f64 for floats */
+    bool side;    /* lives as long as the grid cell, one per owned index of `axis` */
+    Symbol axis;
+} KAcc;
+
+/* A value kept between the phases of a row: v[c]. */
+typedef struct {
+    Sym name;
+    DType type;
+    Symbol axis;  /* loop axis that indexes it in the defining loop */
+    Dim extent;
+} KKeep;
+
+typedef enum { FOR_GRID, FOR_TEAMS, FOR_LANES, FOR_SERIAL, FOR_UNROLL } ForKind;
+typedef enum {
+    KS_FOR,
+    KS_WHEN,
+    KS_LET,
+    KS_STORE,
+    KS_FOLD,
+    KS_TOTAL,
+    KS_KEEP,
+    KS_ACC,    /* (re)starts an accumulator at its identity, here */
+    KS_BARRIER,
+    KS_CHECK   /* device error word when `pred` is false: index out of range; `site` names the line */
+} KStmtKind;
+
+typedef struct KStmt KStmt;
+typedef struct {
+    KStmt *at;
+    uint32_t n, cap;
+} KBlock;
+
+struct KStmt {
+    KStmtKind kind;
+    /* FOR */
+    Symbol axis;
+    Dim lo, hi;
+    ForKind loop;
+    bool grid_lanes; /* FOR_GRID: one cell a lane instead of one a team */
+    int vec;         /* FOR_LANES: neighbours a lane owns; 1 normally */
+    KBlock body;     /* FOR, WHEN */
+    Guard pred;      /* WHEN, CHECK */
+    KExpr expr;      /* LET STORE FOLD KEEP */
+    Dim fold_index;  /* FOLD of argmax/argmin: linear index of the element */
+    uint32_t acc;    /* ACC FOLD TOTAL */
+    bool over_block; /* TOTAL: all teams of the block, else the team */
+    uint32_t keep;   /* KEEP */
+    Dim keep_index;
+    uint32_t param;  /* STORE */
+    Dim at[MAX_RANK];
+    Site site;
+};
+
+typedef struct Kernel {
+    Sym name;    /* lltm_k1_cell: unique in the model */
+    KClass class;
+    int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
+    VEC(KParam) params;
+    VEC(KExprInfo) exprs; /* [0] unused */
+    VEC(KAcc) accs;
+    VEC(KKeep) keeps;
+    KBlock body;
+    Guard when;          /* a version of the kernel: holds only then; empty: always */
+    /* provenance, for the head comment and -report */
+    VEC(Span) lines;
+    const char *doc;     /* "new_h, new_c = ..." in the model's names */
+    Dim bytes_read, bytes_written, bytes_least, flops;
+    uint32_t *table;     /* private to kernel.c */
+    uint32_t table_size;
+} Kernel;
+
+Kernel *kernel_create(Program *p, Sym name, KClass class);
+/** The expression, hash-consed; folds casts to the same type. */
+KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info);
+static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
+{
+    return &k->exprs.at[e.id];
+}
+KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind);
+
+void kernel_print(const Program *p, const Kernel *k, StrBuf *out);
+Kernel *kernel_parse(Program *p, uint32_t file); /* NULL after diagnostics */
+const char *kernel_verify(const Program *p, const Kernel *k); /* NULL: fine */
+
+#endif

@@ -1,0 +1,156 @@
+/* tenon_program.h: the const tables that compiled models are made of; the executor reads them.
+ * Not for hand-written code: `tenon -S` prints them. Structs start with their size where they may
+ * grow. SPDX-License-Identifier: MIT */
+#ifndef TENON_PROGRAM_H
+#define TENON_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TN_ABI 1
+
+/* Sizes: postfix code, one word an operation; CONST, SYM and DIM are followed by one word. Division
+ * floors. A size is the code from its start to TN_D_END. */
+enum { TN_D_END, TN_D_CONST, TN_D_SYM, TN_D_DIM, TN_D_ADD, TN_D_SUB, TN_D_MUL, TN_D_DIV, TN_D_MIN,
+       TN_D_MAX };
+
+typedef struct {
+    const char *name;
+    int64_t lo, hi, div, rem; /* lo <= value <= hi, value % div == rem */
+    int32_t fixed;            /* 1: value is lo (given by -D) */
+} tn_symbol;
+
+enum { TN_G_EQ, TN_G_NE, TN_G_LT, TN_G_LE, TN_G_DIVISIBLE, TN_G_ARCH, TN_G_HAS, TN_G_WANT };
+/* a, b: numbers of sizes; k: divisor, architecture, library or result */
+typedef struct {
+    int32_t kind, a, b;
+    int64_t k;
+} tn_guard;
+typedef struct {
+    int32_t first, n; /* guards[first .. first+n-1] must all hold; n 0: always */
+} tn_when;
+
+typedef struct {
+    tn_guard guard;
+    const char *message, *where; /* where: "lltm.tn:12" */
+} tn_check;
+
+enum { TN_BUF_NONE, TN_BUF_ARG, TN_BUF_RESULT, TN_BUF_STATE, TN_BUF_TAPE, TN_BUF_TEMP, TN_BUF_CONST };
+typedef struct {
+    const char *name;
+    int8_t kind, dtype; /* dtype: order of runtime/dtype.h, from 1 */
+    int8_t rank;
+    int32_t shape;      /* dims[shape .. shape+rank-1] are numbers of sizes */
+    int32_t index;      /* ARG, RESULT: position; STATE: slot; TAPE: number */
+    int32_t of, offset; /* of != 0: a piece of that buffer, offset: number of a size (elements) */
+    int32_t conflicts, nconflicts; /* TEMP: list of earlier buffers alive at the same time */
+    const void *data;   /* CONST */
+} tn_buffer;
+
+/* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order; n: sizes. */
+typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t hi);
+typedef struct {
+    const char *name, *where; /* where: "lltm.tn:9-12" */
+    tn_cpu_kernel *cpu;       /* NULL when the CPU is not among the targets */
+    int32_t nparams, nsizes;
+    int16_t lanes, teams;     /* CUDA block */
+    int8_t grid_lanes;        /* 1: one cell a lane */
+    int8_t cost;              /* about log2 of nanoseconds a cell: decides about threads */
+} tn_kernel;
+
+enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT };
+typedef struct {
+    int32_t buf, offset, rows, cols, batch0, batch1; /* buf 0: absent; the rest: numbers of sizes */
+} tn_gemm_operand;
+typedef struct {
+    int32_t m, n, k, batch0, batch1;
+    tn_gemm_operand a, b, c, sum_a, sum_b;
+    int32_t accumulate;
+} tn_gemm_step;
+typedef struct {
+    int32_t buf, offset;
+} tn_operand;
+typedef struct {
+    int8_t kind;
+    int32_t kernel;            /* LAUNCH: kernels[kernel]; GEMM: gemms[kernel] */
+    int32_t operands, nops;    /* LAUNCH: operands[operands ..]; COPY: dst, src; FILL: dst */
+    int32_t ints, nints;       /* LAUNCH: dims[ints ..] */
+    int32_t cells;             /* LAUNCH: number of a size */
+    tn_when when;
+    double value;              /* FILL */
+    const char *where;
+} tn_step;
+
+typedef struct {
+    const char *name;
+    int32_t buffer;
+    int8_t optional, inout, is_result;
+} tn_arg;
+
+enum { TN_METHOD, TN_FORWARD_TRAIN, TN_BACKWARD, TN_GRAD, TN_STEP, TN_UPDATE, TN_INIT, TN_TEST };
+typedef struct {
+    const char *name;   /* "forward", "forward_train", "forward_backward", "loss_step" */
+    const char *method; /* "forward" */
+    int32_t kind;
+    int32_t nsymbols, ndims, nbuffers, nargs, nsteps, nchecks, ntape, nloads;
+    const tn_symbol *symbols;
+    const int64_t *code;     /* all sizes */
+    const int32_t *dim_code; /* ndims: where each begins in code */
+    const int32_t *lists;    /* shapes, operands' sizes, conflicts: numbers of sizes or buffers */
+    const tn_guard *guards;
+    const tn_check *checks;
+    const tn_buffer *buffers; /* [0] unused */
+    const tn_arg *args;       /* arguments, then results */
+    const int32_t *tape;      /* buffers */
+    const tn_operand *operands;
+    const tn_gemm_step *gemms;
+    const tn_step *steps;
+} tn_program;
+
+enum { TN_SLOT_PARAM, TN_SLOT_GRAD, TN_SLOT_MOMENT, TN_SLOT_BUFFER, TN_SLOT_HYPER, TN_SLOT_COUNTER,
+       TN_SLOT_SEED, TN_SLOT_CALLS };
+typedef struct {
+    const char *name;
+    int8_t kind, dtype, saved;
+    int64_t numel;
+    double initial;
+    int32_t segment; /* GRAD, MOMENT: slot of the parameters */
+} tn_slot;
+
+typedef struct {
+    const char *name;
+    const char *const *aliases; /* NULL-terminated, or NULL */
+    int32_t slot;
+    int64_t offset;
+    int8_t dtype, rank, is_param, trainable, saved;
+    int64_t shape[8];
+} tn_state_view;
+
+typedef struct {
+    const char *method;      /* loss */
+    const char *step;        /* program */
+    int32_t accumulate;
+} tn_train;
+
+typedef struct {
+    int32_t abi, size; /* TN_ABI, sizeof(tn_model_desc) */
+    const char *name, *version, *source; /* model, compiler version, .tn file */
+    int32_t nslots, nviews, nkernels, nprograms, ntrains;
+    const tn_slot *slots; /* [0] unused */
+    const tn_state_view *views;
+    const tn_kernel *kernels;
+    const tn_program *programs;
+    const tn_train *trains;
+    const void *images;   /* device code (later versions); NULL */
+} tn_model_desc;
+
+/* Generated code defines:  const tn_model_desc MODEL_desc;  */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
