@@ -1,0 +1,92 @@
+/* rt.h: what the runtime's own files share. SPDX-License-Identifier: MIT */
+#ifndef TENON_RT_H
+#define TENON_RT_H
+
+#include "runtime/dtype.h"
+#include "runtime/gemm.h"
+#include "runtime/include/tenon.h"
+#include "runtime/include/tenon_program.h"
+#include "runtime/pool.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum { TN_MAX_RANK = 8, TN_MAX_ARGS = 512, TN_MAX_PLANS = 64, TN_ALIGN = 64 };
+
+/** Sets the thread's message and returns the status. */
+tn_status tn__fail(tn_status s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+struct tn_context {
+    tn__pool *pool;
+    int threads;
+    atomic_size_t bytes, peak;
+};
+struct tn_stream {
+    tn_context *ctx;
+};
+struct tn_event {
+    double ms; /* < 0: not recorded */
+};
+
+/* Counted memory; NULL and a message when there is none. */
+void *tn__alloc(tn_context *ctx, size_t bytes);
+void tn__free(tn_context *ctx, void *p);
+
+/* A plan: everything about one program at given sizes that does not depend on pointers. */
+typedef struct tn__plan {
+    int program;
+    uint64_t hash;
+    int64_t *symbols;     /* values */
+    uint8_t *given;       /* per argument and result: not NULL */
+    int64_t *dims;        /* values of all sizes */
+    size_t *bytes;        /* per buffer */
+    size_t *place;        /* TEMP: offset in the arena; TAPE: offset on the tape */
+    uint8_t *active;      /* per step: its guard holds and it has work */
+    size_t arena, tape;   /* bytes needed */
+    uint64_t used;        /* clock of the last use, for eviction */
+} tn__plan;
+
+struct tn_tape {
+    tn_model *model;
+    tn__plan *plan;      /* sizes of the forward; copied symbols below */
+    int program;         /* forward_train */
+    uint64_t version;    /* of the state at forward */
+    uint64_t calls;      /* random counter at forward */
+    void *memory;
+    void **staged;       /* copies of strided arguments that the tape keeps */
+    int nstaged;
+    void **at;           /* per tape entry */
+    int64_t *symbols;
+    int nsymbols;
+    size_t bytes;
+};
+
+struct tn_model {
+    tn_context *ctx;
+    const tn_model_desc *d;
+    void **slots;        /* memory per slot */
+    uint64_t version;    /* counts changes of the state */
+    tn__plan **plans;
+    int nplans;
+    uint64_t clock;
+    void *arena;
+    size_t arena_bytes;
+    size_t last_temps, last_tape;
+    int32_t error[4];    /* device error word: site, value, .. */
+};
+
+/* plan.c */
+/** The plan for these sizes, made or found. NULL after a failure. */
+tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const uint8_t *given);
+void tn__plan_free(tn__plan *p);
+/** Evaluates size number `dim`; false on overflow or division by 0. */
+bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const int64_t *dims,
+                  int64_t *out);
+
+/* executor.c */
+tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args, int64_t *symbols,
+                   uint8_t *bound);
+void tn__dl_type(int dtype, DLDataType *out);
+int tn__dtype_of(DLDataType t); /* 0: none of ours */
+
+#endif
