@@ -6,6 +6,18 @@
  *       store new_c[b, s] = c[b, s] * sigmoid(%i) } } }
  *
  * An index is a Dim over axes (SYM_AXIS), sizes and loaded integers (SYM_LOADED).
+ *
+ * What lowering guarantees to printers:
+ *  - The grid loops are the outermost statements and perfectly nested: the body is one FOR_GRID whose
+ *    body is one FOR_GRID ...; a kernel without any runs as one cell. Their `lo` is 0.
+ *  - Every expression that is used twice has a KS_LET in scope (constants, indices, accumulators and
+ *    kept values excepted), at the outermost place where its operands exist; so a printer names what
+ *    has a LET and prints the rest in place, and needs no analysis. The exception is what may only be
+ *    evaluated under a KE_SELECT's predicate: that stands in the select, as often as needed.
+ *  - A LET with `axis` (a SYM_LOADED symbol) makes an integer that Dims refer to: int64.
+ *  - Loads of an inout parameter come before the stores to it in the same block.
+ *  - KE_ACC's `field` counts results, not accumulator fields: moments 0 mean, 1 variance; logsumexp 0;
+ *    argmax, argmin 0 value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
  * SPDX-License-Identifier: MIT */
 #ifndef TENON_KERNEL_H
 #define TENON_KERNEL_H
@@ -82,7 +94,7 @@ typedef enum { FOR_GRID, FOR_TEAMS, FOR_LANES, FOR_SERIAL, FOR_UNROLL } ForKind;
 typedef enum {
     KS_FOR,
     KS_WHEN,
-    KS_LET,
+    KS_LET,    /* %name = expr; with `axis`: also the value of that SYM_LOADED symbol */
     KS_STORE,
     KS_FOLD,
     KS_TOTAL,
