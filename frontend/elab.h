@@ -264,7 +264,7 @@ struct Elab {
     Instance *root;
     uint32_t seed_slot, calls_slot;
     bool drew;            /* the graph uses the model's random numbers */
-    bool entry_checks;    /* sizes that cannot be decided may be checked on entry */
+    Graph *entry;         /* gets entry checks on sizes; NULL: everything must be proved */
     VEC(Import *) imports;
 
     Frame *frame;

@@ -1,0 +1,489 @@
+/* elab_op.c: operators on values: promotion as PyTorch's, broadcasting with the user's shapes in
+ * the messages, and emission of pointwise nodes. SPDX-License-Identifier: MIT */
+#include "frontend/elab_number.h"
+
+#include <math.h>
+#include <string.h>
+
+Val t_const(Elab *e, DType t, double v)
+{
+    return build_const(&e->b, t, v);
+}
+
+/* ---- promotion ---- */
+
+/* torch's combine_categories: `low` only counts where its category is higher. */
+static DType combine(DType high, DType low)
+{
+    if (high == DT_none)
+        return low;
+    if (low == DT_none || dtype_is_float(high))
+        return high;
+    if (high == DT_bool || dtype_is_float(low))
+        return dtype_promote(high, low);
+    return high;
+}
+
+static DType join(DType a, DType b)
+{
+    return a == DT_none ? b : b == DT_none ? a : dtype_promote(a, b);
+}
+
+/* The type that a number brings: only its category matters. */
+static DType number_dtype(Elab *e, const Value *v)
+{
+    switch (v->kind) {
+    case V_float: return e->float_type;
+    case V_bool: return DT_bool;
+    case V_late: {
+        DType t = value_type(e, v)->dtype;
+        return t == DT_f64 ? e->float_type : t;
+    }
+    default: return DT_i64;
+    }
+}
+
+DType promote_values(Elab *e, const Value *const *v, uint32_t n)
+{
+    DType dims = DT_none, zero = DT_none, number = DT_none;
+    for (uint32_t i = 0; i < n; i++) {
+        if (v[i]->kind != V_tensor) {
+            number = join(number, number_dtype(e, v[i]));
+            continue;
+        }
+        const TypeInfo *t = value_type(e, v[i]);
+        if (t->rank)
+            dims = join(dims, t->dtype);
+        else
+            zero = join(zero, t->dtype);
+    }
+    return combine(dims, combine(zero, number));
+}
+
+Val val_as(Elab *e, const Value *v, DType t)
+{
+    switch (v->kind) {
+    case V_int:
+        if (!dtype_is_float(t) && t != DT_bool)
+            return build_const_int(&e->b, t, v->i);
+        return build_const(&e->b, t, (double)v->i);
+    case V_bool: return build_const(&e->b, t, (double)v->i);
+    case V_float:
+        if (!dtype_is_float(t))
+            return build_cast(&e->b, build_const(&e->b, DT_f64, v->f), t);
+        return build_const(&e->b, t, v->f);
+    default: return build_cast(&e->b, use_val(e, v), t);
+    }
+}
+
+/* ---- broadcasting ---- */
+
+static void pad_to(StrBuf *b, size_t n)
+{
+    while (b->n < n)
+        sb_putc(b, ' ');
+}
+
+/* The shapes right-aligned axis by axis, the axis that does not fit marked. */
+static void note_aligned(Elab *e, Diag *d, const TypeInfo *x, const TypeInfo *y, uint32_t bad)
+{
+    StrBuf lines[3] = {{.a = e->a}, {.a = e->a}, {.a = e->a}};
+    uint32_t rank = x->rank > y->rank ? x->rank : y->rank;
+    for (uint32_t k = rank; k-- > 0;) { /* k: axis counted from the end */
+        const char *a = k < x->rank ? dim_str(e, x->shape[x->rank - 1 - k]) : "";
+        const char *c = k < y->rank ? dim_str(e, y->shape[y->rank - 1 - k]) : "";
+        size_t width = strlen(a) > strlen(c) ? strlen(a) : strlen(c);
+        size_t end = lines[0].n + width + 1;
+        pad_to(&lines[0], end - strlen(a));
+        sb_puts(&lines[0], a);
+        pad_to(&lines[1], end - strlen(c));
+        sb_puts(&lines[1], c);
+        while (lines[2].n < end)
+            sb_putc(&lines[2], k == bad && lines[2].n + width >= end ? '^' : ' ');
+        if (k)
+            for (int i = 0; i < 3; i++)
+                sb_putc(&lines[i], i == 2 ? ' ' : ',');
+    }
+    diag_note(e->diags, d, (Span){0}, "aligned at the last axis: [%s ]", sb_text(&lines[0]));
+    diag_note(e->diags, d, (Span){0}, "                          [%s ]", sb_text(&lines[1]));
+    diag_note(e->diags, d, (Span){0}, "                           %s", sb_text(&lines[2]));
+}
+
+static bool fits_axis(Elab *e, Span at, Dim x, Dim y, Dim *out)
+{
+    if (dim_is_one(e->dims, x) || dim_is_one(e->dims, y)) {
+        *out = dim_is_one(e->dims, x) ? y : x;
+        return true;
+    }
+    *out = x;
+    return prove_equal(e, at, x, y);
+}
+
+static void warn_broadcast(Elab *e, Span at, const TypeInfo *x, const TypeInfo *y,
+                           const Dim *shape, uint32_t rank)
+{
+    if (x->rank == 0 || y->rank == 0)
+        return;
+    Dim nx = dim_product(e->dims, x->shape, x->rank), ny = dim_product(e->dims, y->shape, y->rank);
+    if (!dim_same(nx, ny) || dim_same(dim_product(e->dims, shape, rank), nx))
+        return;
+    elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s",
+               shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank),
+               shape_str(e, shape, rank));
+}
+
+bool broadcast_shapes(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x, const TypeInfo *y,
+                      Dim *shape, uint32_t *rank)
+{
+    *rank = x->rank > y->rank ? x->rank : y->rank;
+    for (uint32_t k = 0; k < *rank; k++) {
+        Dim *to = &shape[*rank - 1 - k];
+        if (k >= x->rank) {
+            *to = y->shape[y->rank - 1 - k];
+        } else if (k >= y->rank) {
+            *to = x->shape[x->rank - 1 - k];
+        } else if (!fits_axis(e, at, x->shape[x->rank - 1 - k], y->shape[y->rank - 1 - k], to)) {
+            Diag *d = elab_error(e, DIAG_broadcast_mismatch, at, "cannot broadcast %s with %s",
+                                 shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank));
+            diag_range(d, a_at);
+            diag_range(d, b_at);
+            note_aligned(e, d, x, y, k);
+            return false;
+        }
+    }
+    warn_broadcast(e, at, x, y, shape, *rank);
+    return true;
+}
+
+/* ---- pointwise ---- */
+
+static bool is_math_op(Op op, double a, double b, double c, double *out)
+{
+    switch (op) {
+    case OP_neg: *out = -a; break;
+    case OP_abs: *out = fabs(a); break;
+    case OP_sign: *out = (a > 0) - (a < 0); break;
+    case OP_square: *out = a * a; break;
+    case OP_reciprocal: *out = 1 / a; break;
+    case OP_exp: *out = exp(a); break;
+    case OP_exp2: *out = exp2(a); break;
+    case OP_expm1: *out = expm1(a); break;
+    case OP_log: *out = log(a); break;
+    case OP_log2: *out = log2(a); break;
+    case OP_log10: *out = log10(a); break;
+    case OP_log1p: *out = log1p(a); break;
+    case OP_sqrt: *out = sqrt(a); break;
+    case OP_rsqrt: *out = 1 / sqrt(a); break;
+    case OP_sigmoid: *out = 1 / (1 + exp(-a)); break;
+    case OP_tanh: *out = tanh(a); break;
+    case OP_sinh: *out = sinh(a); break;
+    case OP_cosh: *out = cosh(a); break;
+    case OP_sin: *out = sin(a); break;
+    case OP_cos: *out = cos(a); break;
+    case OP_tan: *out = tan(a); break;
+    case OP_asin: *out = asin(a); break;
+    case OP_acos: *out = acos(a); break;
+    case OP_atan: *out = atan(a); break;
+    case OP_atan2: *out = atan2(a, b); break;
+    case OP_erf: *out = erf(a); break;
+    case OP_erfc: *out = erfc(a); break;
+    case OP_floor: *out = floor(a); break;
+    case OP_ceil: *out = ceil(a); break;
+    case OP_round: *out = nearbyint(a); break;
+    case OP_trunc: *out = trunc(a); break;
+    case OP_pow: *out = pow(a, b); break;
+    case OP_min: *out = a < b ? a : b; break;
+    case OP_max: *out = a > b ? a : b; break;
+    case OP_clamp: *out = a < b ? (b < c ? b : c) : a > c ? c : a; break;
+    case OP_relu: *out = a < 0 ? 0 : a; break;
+    case OP_detach: *out = a; break;
+    default: return false;
+    }
+    return true;
+}
+
+/* Integers stay integers in these. */
+static bool keeps_int(Op op)
+{
+    return op == OP_neg || op == OP_abs || op == OP_sign || op == OP_square || op == OP_min ||
+           op == OP_max || op == OP_clamp || op == OP_relu || op == OP_detach || op == OP_floor ||
+           op == OP_ceil || op == OP_round || op == OP_trunc;
+}
+
+static bool static_pointwise(Elab *e, Op op, Span at, const Value *const *in, uint32_t n,
+                             Value *out)
+{
+    double x[3] = {0}, y = 0;
+    bool ints = true;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_static_number(in[i]))
+            return false;
+        x[i] = static_number(in[i]);
+        ints &= in[i]->kind == V_int;
+    }
+    if (!is_math_op(op, x[0], x[1], x[2], &y))
+        return false;
+    if (y != y && x[0] == x[0]) {
+        elab_error(e, DIAG_bad_number, at, "%s of %s is not a number", op_name(op),
+                   value_text(e, in[0]));
+        *out = v_poison();
+        return true;
+    }
+    bool rounds = op == OP_floor || op == OP_ceil || op == OP_round || op == OP_trunc;
+    bool fits = fabs(y) < 9.0e15;
+    *out = ((ints && keeps_int(op)) || rounds) && fits ? v_int((int64_t)y) : v_float(y);
+    return true;
+}
+
+static bool size_minmax(Elab *e, Op op, const Value *const *in, Value *out)
+{
+    Dim a, b;
+    if ((op != OP_min && op != OP_max) || !value_dim(e, in[0], &a) || !value_dim(e, in[1], &b))
+        return false;
+    *out = v_dim(e, op == OP_min ? dim_min(e->dims, a, b) : dim_max(e->dims, a, b));
+    return true;
+}
+
+static bool bad_operand(Elab *e, Op op, Span at, const Value *v)
+{
+    if (!is_poison(v))
+        elab_error(e, DIAG_bad_type, at, "%s wants a number or a tensor, not a %s", op_name(op),
+                   value_kind(v));
+    return false;
+}
+
+/* The dtype in which an op computes; DT_none after a message. */
+static DType op_dtype(Elab *e, Op *op, Span at, DType t, bool force_float)
+{
+    Domain dom = op_info(*op)->domain;
+    if ((dom == DOM_FLOAT || force_float) && !dtype_is_float(t))
+        return e->float_type;
+    if (dom == DOM_NUMBER && t == DT_bool) {
+        if (*op == OP_mul || *op == OP_add) {
+            *op = *op == OP_mul ? OP_and : OP_or;
+            return t;
+        }
+        if (*op == OP_min || *op == OP_max) {
+            *op = *op == OP_min ? OP_and : OP_or;
+            return t;
+        }
+        elab_error(e, DIAG_dtype_mismatch, at, "%s of bool tensors: use ~ & | ^, or .to(i64)",
+                   op_name(*op));
+        return DT_none;
+    }
+    if (dom == DOM_BITS && dtype_is_float(t)) {
+        elab_error(e, DIAG_dtype_mismatch, at, "bit operations want integers or bool, not %s",
+                   dtype_name(t));
+        return DT_none;
+    }
+    return t;
+}
+
+static bool check_broadcast(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n)
+{
+    TypeInfo so_far = {0};
+    Span so_far_at = in_at[0];
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i]->kind != V_tensor)
+            continue;
+        const TypeInfo *t = value_type(e, in[i]);
+        Dim shape[MAX_RANK];
+        uint32_t rank = 0;
+        if (!broadcast_shapes(e, at, so_far_at, in_at[i], &so_far, t, shape, &rank))
+            return false;
+        so_far.rank = (uint8_t)rank;
+        memcpy(so_far.shape, shape, sizeof shape);
+        so_far_at = in_at[i];
+    }
+    return true;
+}
+
+bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_at, uint32_t n,
+               bool force_float, Value *out)
+{
+    *out = v_poison();
+    bool has_tensor = false, has_float = false;
+    for (uint32_t i = 0; i < n; i++) {
+        const Value *v = in[i];
+        if (!is_number(v) && v->kind != V_tensor && v->kind != V_bool)
+            return bad_operand(e, op, in_at[i], v);
+        has_tensor |= v->kind == V_tensor;
+        has_float |= v->kind == V_float || (v->kind == V_late && value_type(e, v)->dtype == DT_f64);
+    }
+    if (!has_tensor && static_pointwise(e, op, at, in, n, out))
+        return !is_poison(out);
+    if (!has_tensor && n == 2 && size_minmax(e, op, in, out))
+        return true;
+    uint32_t first = op == OP_where ? 1 : 0;
+    DType t;
+    if (has_tensor)
+        t = promote_values(e, in + first, n - first);
+    else
+        t = has_float ? DT_f64 : DT_i64;
+    if (!has_tensor && t != DT_f64) {
+        bool bools = true;
+        for (uint32_t i = first; i < n; i++)
+            bools &= in[i]->kind == V_bool ||
+                     (in[i]->kind == V_late && value_type(e, in[i])->dtype == DT_bool);
+        t = bools ? DT_bool : t;
+    }
+    if (!has_tensor && (op_info(op)->domain == DOM_FLOAT || force_float))
+        t = DT_f64;
+    t = op_dtype(e, &op, at, t, force_float);
+    if (t == DT_none || (has_tensor && !check_broadcast(e, at, in, in_at, n)))
+        return false;
+    Val x[3];
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = val_as(e, in[i], i < first ? DT_bool : t);
+    Val y = n == 1 ? build1(&e->b, op, x[0])
+                   : n == 2 ? build2(&e->b, op, x[0], x[1]) : build3(&e->b, op, x[0], x[1], x[2]);
+    *out = has_tensor ? v_tensor(e, y) : v_late(e, y);
+    return true;
+}
+
+/* ---- operators ---- */
+
+static Op op_of(AstOp op)
+{
+    switch (op) {
+    case AST_add: return OP_add;
+    case AST_sub: return OP_sub;
+    case AST_mul: return OP_mul;
+    case AST_div: return OP_div;
+    case AST_floordiv: return OP_floordiv;
+    case AST_mod: return OP_mod;
+    case AST_pow: return OP_pow;
+    case AST_eq: return OP_eq;
+    case AST_ne: return OP_ne;
+    case AST_lt: return OP_lt;
+    case AST_le: return OP_le;
+    case AST_gt: return OP_gt;
+    case AST_ge: return OP_ge;
+    case AST_band: return OP_and;
+    case AST_bor: return OP_or;
+    case AST_xor: return OP_xor;
+    case AST_shl: return OP_shl;
+    case AST_shr: return OP_shr;
+    default: return OP_none;
+    }
+}
+
+/* x ** n for a small constant: products, as PyTorch does for 2 and 3, and roots. */
+static bool pow_special(Elab *e, Span at, const Value *a, Span a_at, const Value *b, Value *out)
+{
+    if (a->kind != V_tensor || !is_static_number(b))
+        return false;
+    double n = static_number(b);
+    DType t = value_type(e, a)->dtype;
+    if (!dtype_is_float(t) && (b->kind == V_float || n < 0))
+        return false;
+    if (n == 0.5 || n == -0.5)
+        return pointwise(e, n > 0 ? OP_sqrt : OP_rsqrt, at, &a, &a_at, 1, true, out);
+    if (n == -1)
+        return pointwise(e, OP_reciprocal, at, &a, &a_at, 1, true, out);
+    if (n != floor(n) || n < 0 || (dtype_is_float(t) && n > 4) || n > 64)
+        return false;
+    Val x = use_val(e, a);
+    if (t == DT_bool)
+        x = build_cast(&e->b, x, t = DT_i64);
+    const TypeInfo *ty = type_at(e, x);
+    if (n == 0) {
+        *out = v_tensor(e, build_full(&e->b, t, 1, ty->shape, ty->rank));
+        return true;
+    }
+    Val y = n >= 2 ? build1(&e->b, OP_square, x) : x;
+    Val square = y;
+    for (int64_t k = 2; k + 2 <= (int64_t)n; k += 2)
+        y = build2(&e->b, OP_mul, y, square);
+    if (n > 2 && (int64_t)n % 2)
+        y = build2(&e->b, OP_mul, y, x);
+    *out = v_tensor(e, y);
+    return true;
+}
+
+static bool operands_error(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b,
+                           Span b_at)
+{
+    Diag *d = elab_error(e, DIAG_bad_type, at, "'%s' does not work on a %s and a %s",
+                         ast_op_text(op), value_kind(a), value_kind(b));
+    diag_range(d, a_at);
+    diag_range(d, b_at);
+    return false;
+}
+
+static bool numeric(const Value *v)
+{
+    return is_number(v) || v->kind == V_tensor || v->kind == V_bool;
+}
+
+bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b, Span b_at,
+               Value *out)
+{
+    *out = v_poison();
+    if (is_poison(a) || is_poison(b))
+        return false;
+    bool tensor = a->kind == V_tensor || b->kind == V_tensor;
+    if (!tensor) {
+        if (is_static_number(a) && is_static_number(b) && op != AST_in && op != AST_not_in &&
+            op != AST_matmul) {
+            *out = number_op(e, op, at, a, b);
+            return !is_poison(out);
+        }
+        if (size_op(e, op, at, a, b, out))
+            return !is_poison(out);
+        bool late = a->kind == V_late || b->kind == V_late || a->kind == V_size ||
+                    b->kind == V_size;
+        if (!(late && numeric(a) && numeric(b)) && object_op(e, op, at, a, b, out))
+            return !is_poison(out);
+    }
+    if (op == AST_matmul && a->kind == V_tensor && b->kind == V_tensor) {
+        Val y;
+        if (!matmul(e, at, a_at, b_at, use_val(e, a), use_val(e, b), &y))
+            return false;
+        *out = v_tensor(e, y);
+        return true;
+    }
+    if ((op == AST_eq || op == AST_ne) && (!numeric(a) || !numeric(b))) {
+        *out = v_bool(op == AST_ne); /* a tensor against none, a list ... */
+        return true;
+    }
+    Op o = op_of(op);
+    if (o == OP_none || !numeric(a) || !numeric(b))
+        return operands_error(e, op, at, a, a_at, b, b_at);
+    if (op == AST_pow && pow_special(e, at, a, a_at, b, out))
+        return true;
+    const Value *in[] = {a, b};
+    Span in_at[] = {a_at, b_at};
+    return pointwise(e, o, at, in, in_at, 2, op == AST_div || op == AST_pow, out);
+}
+
+bool unary_op(Elab *e, AstOp op, Span at, const Value *a, Value *out)
+{
+    *out = v_poison();
+    if (is_poison(a))
+        return false;
+    if (op == AST_inv && a->kind == V_int) {
+        *out = v_int(~a->i);
+        return true;
+    }
+    if (op == AST_inv && a->kind == V_bool) {
+        *out = v_bool(!a->i);
+        return true;
+    }
+    Dim d;
+    if (op == AST_neg && a->kind == V_size && value_dim(e, a, &d)) {
+        *out = v_dim(e, dim_sub(e->dims, dim_const(e->dims, 0), d));
+        return true;
+    }
+    if (op == AST_neg && a->kind == V_int) {
+        Value zero = v_int(0);
+        *out = number_op(e, AST_sub, at, &zero, a);
+        return !is_poison(out);
+    }
+    if (!numeric(a) || (op == AST_neg && a->kind == V_bool)) {
+        elab_error(e, DIAG_bad_type, at, "'%s' does not work on a %s", ast_op_text(op),
+                   value_kind(a));
+        return false;
+    }
+    return pointwise(e, op == AST_neg ? OP_neg : OP_not, at, &a, &at, 1, false, out);
+}

@@ -1,0 +1,239 @@
+/* elab_prove.c: questions about sizes: proved, left to an entry check, or refused (language.md,
+ * "Tensor types"). SPDX-License-Identifier: MIT */
+#include "frontend/elab.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Value of a size with // read as an exact quotient, at pseudo-random sizes. */
+static double real_value(Elab *e, Dim d, uint64_t seed);
+
+static double atom_value(Elab *e, const Atom *a, uint64_t seed)
+{
+    switch (a->kind) {
+    case ATOM_SYMBOL: {
+        uint64_t key[2] = {seed, a->symbol.id};
+        return 3 + (double)(hash_bytes(HASH_START, key, sizeof key) >> 16 & 0xffff) / 64;
+    }
+    case ATOM_FLOORDIV: return real_value(e, a->a, seed) / real_value(e, a->b, seed);
+    case ATOM_MIN: return fmin(real_value(e, a->a, seed), real_value(e, a->b, seed));
+    default: return fmax(real_value(e, a->a, seed), real_value(e, a->b, seed));
+    }
+}
+
+static double real_value(Elab *e, Dim d, uint64_t seed)
+{
+    const Term *terms;
+    uint32_t n = dim_terms(e->dims, d, &terms);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double product = (double)terms[i].coefficient;
+        for (uint32_t k = 0; k < terms[i].n; k++)
+            product *= pow(atom_value(e, &terms[i].factors[k].atom, seed),
+                           terms[i].factors[k].power);
+        sum += product;
+    }
+    return sum;
+}
+
+/* Whether a and b differ by a constant when divisions are read as exact. */
+static bool differ_by_constant(Elab *e, Dim a, Dim b)
+{
+    double first = 0;
+    for (uint64_t k = 0; k < 6; k++) {
+        double x = real_value(e, a, k), y = real_value(e, b, k), d = x - y;
+        if (k == 0)
+            first = d;
+        else if (!(fabs(d - first) <= 1e-9 * (1 + fabs(x) + fabs(y))))
+            return false;
+    }
+    return true;
+}
+
+static void add_check(Elab *e, Span at, GuardTerm guard, const char *message)
+{
+    Graph *g = e->entry;
+    for (uint32_t i = 0; i < g->checks.n; i++) {
+        const GuardTerm *old = &g->checks.at[i].guard;
+        if (old->kind == guard.kind && dim_same(old->a, guard.a) && dim_same(old->b, guard.b) &&
+            old->k == guard.k)
+            return;
+    }
+    vec_push(e->a, &g->checks, ((EntryCheck){.guard = guard, .message = message, .at = at}));
+}
+
+bool prove_equal(Elab *e, Span at, Dim a, Dim b)
+{
+    if (dim_same(a, b))
+        return true;
+    Answer ans = dim_equal(e->dims, a, b);
+    if (ans != UNKNOWN)
+        return ans == YES;
+    if (!e->entry || !differ_by_constant(e, a, b))
+        return false;
+    add_check(e, at, (GuardTerm){.kind = G_EQ, .a = a, .b = b},
+              arena_printf(e->a, "%s must be %s", dim_str(e, a), dim_str(e, b)));
+    return true;
+}
+
+bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what)
+{
+    Answer ans = dim_le(e->dims, a, b);
+    if (ans != UNKNOWN || !e->entry)
+        return ans == YES;
+    add_check(e, at, (GuardTerm){.kind = G_LE, .a = a, .b = b}, what);
+    return true;
+}
+
+bool prove_divisible(Elab *e, Span at, Dim a, int64_t by)
+{
+    Answer ans = dim_divisible(e->dims, a, by);
+    if (ans != UNKNOWN || !e->entry)
+        return ans == YES;
+    add_check(e, at, (GuardTerm){.kind = G_DIVISIBLE, .a = a, .k = by},
+              arena_printf(e->a, "%s must be a multiple of %lld", dim_str(e, a), (long long)by));
+    return true;
+}
+
+/* ---- reshapes ---- */
+
+static bool rest_size(Elab *e, Span at, Dim total, Dim *shape, uint32_t rank, uint32_t hole)
+{
+    Dim known = dim_const(e->dims, 1);
+    for (uint32_t i = 0; i < rank; i++)
+        if (i != hole)
+            known = dim_mul(e->dims, known, shape[i]);
+    int64_t c;
+    if (dim_is_zero(e->dims, known)) {
+        shape[hole] = dim_const(e->dims, 0);
+        return true;
+    }
+    Dim q = dim_exact_div(e->dims, total, known);
+    if (!q.id && dim_is_const(e->dims, known, &c) && prove_divisible(e, at, total, c))
+        q = dim_floordiv(e->dims, total, known);
+    if (!q.id && dim_equal(e->dims, dim_mod(e->dims, total, known), dim_const(e->dims, 0)) == YES)
+        q = dim_floordiv(e->dims, total, known);
+    if (!q.id) {
+        elab_error(e, DIAG_shape_mismatch, at, "%s elements are no multiple of %s",
+                   dim_str(e, total), dim_str(e, known));
+        return false;
+    }
+    shape[hole] = q;
+    return true;
+}
+
+bool reshape_to(Elab *e, Span at, Val x, Dim *shape, uint32_t rank, Val *out)
+{
+    const TypeInfo *t = type_at(e, x);
+    Dim total = dim_product(e->dims, t->shape, t->rank);
+    for (uint32_t i = 0; i < rank; i++)
+        if (!shape[i].id && !rest_size(e, at, total, shape, rank, i))
+            return false;
+    Dim now = dim_product(e->dims, shape, rank);
+    if (!prove_equal(e, at, total, now)) {
+        elab_error(e, DIAG_shape_mismatch, at, "cannot reshape %s to %s: %s and %s elements",
+                   shape_str(e, t->shape, t->rank), shape_str(e, shape, rank), dim_str(e, total),
+                   dim_str(e, now));
+        return false;
+    }
+    *out = build_reshape(&e->b, x, shape, rank);
+    return true;
+}
+
+/* ---- matrix products ---- */
+
+static bool matmul_error(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x,
+                         const TypeInfo *y, const char *note)
+{
+    Diag *d = elab_error(e, DIAG_shape_mismatch, at, "cannot multiply %s by %s",
+                         shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank));
+    diag_range(d, a_at);
+    diag_range(d, b_at);
+    diag_note(e->diags, d, (Span){0}, "%s", note);
+    return false;
+}
+
+/* The shape of the batch axes of both, broadcast; false after a message. */
+static bool matmul_batch(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x,
+                         const TypeInfo *y, Dim *batch, uint32_t *nbatch)
+{
+    TypeInfo p = *x, q = *y;
+    p.rank = (uint8_t)(x->rank > 2 ? x->rank - 2 : 0);
+    q.rank = (uint8_t)(y->rank > 2 ? y->rank - 2 : 0);
+    *nbatch = p.rank > q.rank ? p.rank : q.rank;
+    for (uint32_t k = 0; k < *nbatch; k++) {
+        Dim a = k < p.rank ? p.shape[p.rank - 1 - k] : dim_const(e->dims, 1);
+        Dim b = k < q.rank ? q.shape[q.rank - 1 - k] : dim_const(e->dims, 1);
+        bool one = dim_is_one(e->dims, a) || dim_is_one(e->dims, b);
+        if (!one && !prove_equal(e, at, a, b))
+            return matmul_error(e, at, a_at, b_at, x, y,
+                                arena_printf(e->a, "batch axes are %s and %s", dim_str(e, a),
+                                             dim_str(e, b)));
+        batch[*nbatch - 1 - k] = dim_is_one(e->dims, a) ? b : a;
+    }
+    return true;
+}
+
+static Val with_batch(Elab *e, Val x, const Dim *batch, uint32_t nbatch)
+{
+    const TypeInfo *t = type_at(e, x);
+    Dim shape[MAX_RANK];
+    memcpy(shape, batch, nbatch * sizeof *batch);
+    shape[nbatch] = t->shape[t->rank - 2];
+    shape[nbatch + 1] = t->shape[t->rank - 1];
+    return build_broadcast_to(&e->b, x, shape, nbatch + 2);
+}
+
+static Val batched_dot(Elab *e, Val x, Val y, const Dim *batch, uint32_t nbatch, DType t)
+{
+    int64_t axes[MAX_RANK], last = nbatch + 1, inner = nbatch;
+    for (uint32_t i = 0; i < nbatch; i++)
+        axes[i] = i;
+    return build_dot(&e->b, with_batch(e, x, batch, nbatch), with_batch(e, y, batch, nbatch), axes,
+                     axes, nbatch, &last, &inner, 1, t);
+}
+
+bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
+{
+    TypeInfo p = *type_at(e, x), q = *type_at(e, y);
+    if (p.rank == 0 || q.rank == 0)
+        return matmul_error(e, at, a_at, b_at, &p, &q, "'@' wants at least one axis: write '*'");
+    if (p.dtype != q.dtype) {
+        Diag *d = elab_error(e, DIAG_dtype_mismatch, at, "cannot multiply %s by %s",
+                             type_str(e, x), type_str(e, y));
+        diag_note(e->diags, d, (Span){0}, "convert one of them with .to(%s)", dtype_name(p.dtype));
+        return false;
+    }
+    uint32_t inner_y = q.rank >= 2 ? q.rank - 2u : 0;
+    Dim k = p.shape[p.rank - 1], l = q.shape[inner_y];
+    if (!prove_equal(e, at, k, l))
+        return matmul_error(e, at, a_at, b_at, &p, &q,
+                            arena_printf(e->a, "inner dims are %s and %s", dim_str(e, k),
+                                         dim_str(e, l)));
+    if (p.rank + q.rank > MAX_RANK + 2 || (p.rank > 2 && q.rank > 2 && p.rank > MAX_RANK))
+        return matmul_error(e, at, a_at, b_at, &p, &q, "the result has too many axes");
+    int64_t last = p.rank - 1, inner = inner_y;
+    if (q.rank <= 2) { /* x's leading axes stay free: one large product */
+        *out = build_dot(&e->b, x, y, NULL, NULL, 0, &last, &inner, 1, p.dtype);
+        return true;
+    }
+    Dim one = dim_const(e->dims, 1);
+    bool vector = p.rank == 1;
+    if (vector) {
+        Dim shape[2] = {one, k};
+        x = build_reshape(&e->b, x, shape, 2);
+        p = *type_at(e, x);
+    }
+    Dim batch[MAX_RANK];
+    uint32_t nbatch = 0;
+    if (!matmul_batch(e, at, a_at, b_at, &p, &q, batch, &nbatch))
+        return false;
+    Val r = batched_dot(e, x, y, batch, nbatch, p.dtype);
+    if (vector) { /* drop the row axis */
+        TypeInfo t = *type_at(e, r);
+        t.shape[t.rank - 2] = t.shape[t.rank - 1];
+        r = build_reshape(&e->b, r, t.shape, t.rank - 1u);
+    }
+    *out = r;
+    return true;
+}

@@ -1,0 +1,212 @@
+/* elab_scope.c: names: scopes of functions, members, declarations of a file, the prelude.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/elab.h"
+
+#include <string.h>
+
+Scope *scope_push(Elab *e, Scope *up)
+{
+    Scope *s = arena_new(e->a, Scope);
+    s->up = up;
+    return s;
+}
+
+static Local *find_here(const Scope *s, Sym name)
+{
+    for (uint32_t i = s->locals.n; i-- > 0;)
+        if (sym_eq(s->locals.at[i].name, name))
+            return &s->locals.at[i];
+    return NULL;
+}
+
+Local *scope_find(const Scope *s, Sym name)
+{
+    for (; s; s = s->up) {
+        Local *l = find_here(s, name);
+        if (l)
+            return l;
+    }
+    return NULL;
+}
+
+void scope_set(Elab *e, Scope *s, Sym name, Value v, Span at)
+{
+    Local *l = find_here(s, name);
+    if (l) {
+        l->value = v;
+        return;
+    }
+    vec_push(e->a, &s->locals, ((Local){.name = name, .value = v, .at = at}));
+}
+
+Scope *scope_capture(Elab *e, const Scope *s)
+{
+    if (!s)
+        return NULL;
+    Scope *out = scope_push(e, NULL);
+    for (; s; s = s->up)
+        for (uint32_t i = s->locals.n; i-- > 0;)
+            if (!find_here(out, s->locals.at[i].name))
+                vec_push(e->a, &out->locals, s->locals.at[i]);
+    return out;
+}
+
+Global *file_find(FileEnv *f, Sym name)
+{
+    for (uint32_t i = 0; i < f->globals.n; i++)
+        if (sym_eq(f->globals.at[i].name, name))
+            return &f->globals.at[i];
+    return NULL;
+}
+
+bool name_declared(Elab *e, const Env *env, Sym name, Span *at)
+{
+    (void)e;
+    const Local *l = scope_find(env->scope, name);
+    if (l) {
+        *at = l->at;
+        return true;
+    }
+    const Member *m = env->inst ? member_find(env->inst, name) : NULL;
+    if (m) {
+        *at = m->at;
+        return true;
+    }
+    const Global *g = file_find(env->file, name);
+    if (g) {
+        *at = g->decl->name.at.file ? g->decl->name.at : g->decl->at;
+        return true;
+    }
+    return false;
+}
+
+bool scope_declare(Elab *e, const Env *env, Sym name, Value v, Span at)
+{
+    if (sym_eq(name, e->word.underscore))
+        return true;
+    Span old = {0};
+    if (name_declared(e, env, name, &old)) {
+        Diag *d = elab_error(e, DIAG_duplicate_name, at, "'%s' already names something here",
+                             sym(e, name));
+        if (old.file)
+            elab_note(e, d, old, "the other one is here");
+        scope_set(e, env->scope, name, v, at);
+        return false;
+    }
+    scope_set(e, env->scope, name, v, at);
+    return true;
+}
+
+/* ---- looking up ---- */
+
+Value global_value(Elab *e, FileEnv *f, Global *g)
+{
+    if (g->lazy == LAZY_no)
+        return g->value;
+    if (g->lazy == LAZY_running) {
+        elab_error(e, DIAG_recursion, g->decl->at, "the value of '%s' depends on itself",
+                   sym(e, g->name));
+        return v_poison();
+    }
+    g->lazy = LAZY_running;
+    Env env = {.file = f};
+    Value v = eval(e, &env, g->decl->value);
+    /* a tensor belongs to the graph being traced: made again where it is read */
+    bool is_static = v.kind != V_tensor && v.kind != V_late;
+    if (v.kind == V_list)
+        for (uint32_t i = 0; i < v.list->n; i++)
+            is_static &= v.list->at[i].kind != V_tensor && v.list->at[i].kind != V_list;
+    if (v.kind == V_instance) {
+        elab_error(e, DIAG_misplaced, g->decl->at, "a module is made in a `model` or a module");
+        v = v_poison();
+    }
+    g->lazy = is_static ? LAZY_no : LAZY_waiting;
+    g->value = v;
+    return v;
+}
+
+static bool lookup_model(Elab *e, Sym name, Value *out)
+{
+    if (!e->root || !e->p || !sym_eq(e->p->name, name))
+        return false;
+    *out = (Value){.kind = V_instance, .inst = e->root};
+    return true;
+}
+
+bool lookup_user(Elab *e, const Env *env, Sym name, Value *out)
+{
+    const Local *l = scope_find(env->scope, name);
+    if (l) {
+        *out = l->value;
+        return true;
+    }
+    Member *m = env->inst ? member_find(env->inst, name) : NULL;
+    if (m) {
+        *out = member_value(e, env->inst, m, m->at);
+        return true;
+    }
+    Global *g = env->file ? file_find(env->file, name) : NULL;
+    if (g) {
+        *out = global_value(e, env->file, g);
+        return true;
+    }
+    return env->models && lookup_model(e, name, out);
+}
+
+static bool lookup_prelude(Elab *e, Sym name, Value *out)
+{
+    if (sym_eq(name, e->word.training)) {
+        *out = v_bool(e->training);
+        return true;
+    }
+    Global *g = e->prelude ? file_find(e->prelude, name) : NULL;
+    if (g) {
+        *out = global_value(e, e->prelude, g);
+        return true;
+    }
+    const Builtin *b = find_builtin(e, name);
+    if (!b)
+        return false;
+    *out = (Value){.kind = V_builtin, .builtin = b};
+    return true;
+}
+
+typedef VEC(const char *) Words;
+
+static void visible_names(Elab *e, const Env *env, Words *out)
+{
+    for (const Scope *s = env->scope; s; s = s->up)
+        for (uint32_t i = 0; i < s->locals.n; i++)
+            vec_push(e->a, out, sym(e, s->locals.at[i].name));
+    if (env->inst)
+        for (uint32_t i = 0; i < env->inst->members.n; i++)
+            vec_push(e->a, out, sym(e, env->inst->members.at[i].name));
+    const FileEnv *files[] = {env->file, e->prelude};
+    for (size_t k = 0; k < ARRAY_LEN(files); k++)
+        for (uint32_t i = 0; files[k] && i < files[k]->globals.n; i++)
+            vec_push(e->a, out, sym(e, files[k]->globals.at[i].name));
+#define BUILTIN(name, fn, op, params, doc) vec_push(e->a, out, #name);
+#include "frontend/builtins.def"
+#undef BUILTIN
+}
+
+Value lookup(Elab *e, const Env *env, Sym name, Span at)
+{
+    Value v;
+    if (lookup_user(e, env, name, &v) || lookup_prelude(e, name, &v)) {
+        if (v.kind == V_unset) {
+            elab_error(e, DIAG_unknown_name, at, "'%s' has no value yet", sym(e, name));
+            return v_poison();
+        }
+        return v;
+    }
+    Diag *d = elab_error(e, DIAG_unknown_name, at, "unknown name '%s'", sym(e, name));
+    Words words = {0};
+    visible_names(e, env, &words);
+    const char *near = diag_nearest(sym(e, name), words.at, (int)words.n);
+    if (near) {
+        diag_note(e->diags, d, (Span){0}, "did you mean '%s'?", near);
+        diag_fix(e->diags, d, at, "%s", near);
+    }
+    return v_poison();
+}
