@@ -1,0 +1,96 @@
+/* fuse.h: which values are stored, and which kernel computes them. Lowering reads this.
+ *
+ *   %gates = dot concat(%h, %x), %w         group 0 contract: two products into gates
+ *   %new_c = add %c, mul(.. slice(add(%gates, bias)) ..)      group 1 map over [B,128]
+ *
+ * A value either has a buffer (FuseBuffer) or is recomputed inside every group that reads it, by
+ * pushing indices through its cone of nodes down to values that have buffers.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_FUSE_H
+#define TENON_FUSE_H
+
+#include "ir/kernel.h"
+
+enum { FUSE_AXES = 12 }; /* axes of a domain */
+
+/* Storage of a value: an argument, a state slot or a contiguous view of one, a stored value, or a
+ * piece of a stored concat. Element i of `val` is at offset + sum i[k] * stride[k] of its base. */
+typedef struct {
+    Val val;
+    Val base;             /* the stored concat whose buffer this is a piece of, or {0, 0} */
+    uint32_t slot;        /* != 0: lies in that state slot (an OP_state, a view of it, or a value
+                             that is written into it in place because its commit allows that) */
+    Dim offset;           /* elements, in the base's or the slot's storage; {0}: none */
+    Dim stride[MAX_RANK]; /* elements */
+    int32_t group;        /* that writes it, or -1: argument, state, or a concat (written by the
+                             groups of its pieces) */
+    bool is_concat;       /* has storage, and nobody writes it as a whole */
+} FuseBuffer;
+
+/* A value that a group computes over its domain. */
+typedef struct {
+    Val val;         /* result 0 of its node. A reduce; or anything that is computed pointwise, a
+                        view that is copied too; or a check (no result) */
+    uint32_t stored; /* bit k: result k is written to its buffer */
+    /* The axis of `val` (of a reduce: of its operand) to which a domain axis belongs, -1: none.
+     * Several domain axes of one axis stand in row-major order: index = i * extent + j. An axis of
+     * extent 1 may have none: its index is 0. */
+    int8_t axis_of[FUSE_AXES];
+    int phase;       /* rows: how many dependent reductions come before it; a reduce of phase 0 is
+                        folded in the first pass and may be used in phase 1 */
+} FuseRoot;
+
+/* An operand of a product: element (b0, b1, row, col) is at offset + b0*batch[0] + b1*batch[1] +
+ * row*rows + col*cols elements of val's buffer (on top of the buffer's own place; its strides are
+ * accounted for). */
+typedef struct {
+    Val val; /* {0, 0}: absent */
+    Dim offset, rows, cols, batch[2];
+} FuseOperand;
+
+/* c(m,n) (+)= sum_k a(m,k) b(k,n) for each batch; a has rows m, cols k; b rows k, cols n; c rows m,
+ * cols n; sum_a[m] (+)= sum_k a(m,k): rows; sum_b[n] (+)= sum_k b(k,n): cols. */
+typedef struct {
+    Dim m, n, k, batch[2]; /* batch: 1 where absent */
+    FuseOperand a, b, c, sum_a, sum_b;
+    bool accumulate;       /* adds to what is there: later pieces of a concat along k, or gradients
+                              that are added in place to their slot */
+} FuseGemm;
+
+typedef struct {
+    KClass class;          /* MAP ROW REDUCE CONTRACT SCALAR; COPY: one root, a constant filled in
+                              (its cone is a broadcast constant) or a print (effect) */
+    uint32_t rank;
+    Dim domain[FUSE_AXES];
+    uint32_t reduced;      /* ROW, REDUCE: bit per domain axis */
+    VEC(FuseRoot) roots;   /* operands first */
+    VEC(Val) inputs;       /* values with buffers that are read, in order of first use by the walk
+                              over the roots: equal kernels see their operands in equal order */
+    VEC(Val) outputs;      /* values with buffers that are written, in order of the roots */
+    VEC(uint32_t) nodes;   /* the cone: nodes evaluated here, increasing */
+    VEC(FuseGemm) gemms;   /* CONTRACT: in order of execution */
+    uint32_t same_as;      /* first group of equal structure; its own index if there is none: then
+                              inputs and outputs correspond by position */
+    double bytes_read, bytes_written; /* at hint sizes */
+    Site site;             /* of the last root */
+} FuseGroup;
+
+typedef struct Fusion {
+    const Program *p;
+    Graph *g;
+    VEC(FuseGroup) groups;   /* in topological order */
+    VEC(FuseBuffer) buffers;
+    int32_t **buffer_of;     /* [node][result]: index in buffers, or -1 */
+} Fusion;
+
+/** Groups a graph that went through the passes (broadcasts explicit, no calls). merge = false
+ * (-fno-fuse) keeps one group a stored value. Allocated in perm. */
+Fusion *fuse_graph(Program *p, Graph *g, bool merge);
+
+/** The buffer of a value, or NULL: it is recomputed by its readers. */
+const FuseBuffer *fuse_buffer(const Fusion *f, Val v);
+
+/** Readable form of the grouping, for -E=ir:fuse and the tests. */
+void fuse_print(const Fusion *f, StrBuf *out);
+
+#endif
