@@ -100,9 +100,12 @@ typedef struct {
 } AstClause;
 typedef VEC(AstClause) AstClauses;
 
+enum { AST_DEPTH = 2000 };
+
 struct AstExpr {
     AstExprKind kind;
     AstOp op;
+    uint32_t depth; /* of the tree below; the parser keeps it under AST_DEPTH: walks may recurse */
     Span at;    /* the whole, with the ( ) around it */
     Span op_at; /* where an error about the operation puts its caret */
     Sym name;
@@ -301,6 +304,7 @@ void ast_print(StrBuf *out, const Interner *names, const AstFile *file);
 
 /** Prints an expression or a type the way it is written, for messages: `2 * state`. */
 void ast_write_expr(StrBuf *out, const Interner *names, const AstExpr *e);
+void ast_write_literal(StrBuf *out, const Interner *names, const AstExpr *e);
 void ast_write_type(StrBuf *out, const Interner *names, const AstType *t);
 
 #endif
