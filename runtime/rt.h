@@ -3,7 +3,6 @@
 #define TENON_RT_H
 
 #include "runtime/dtype.h"
-#include "runtime/gemm.h"
 #include "runtime/include/tenon.h"
 #include "runtime/include/tenon_program.h"
 #include "runtime/pool.h"
@@ -88,5 +87,7 @@ tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args
                    uint8_t *bound);
 void tn__dl_type(int dtype, DLDataType *out);
 int tn__dtype_of(DLDataType t); /* 0: none of ours */
+/** Writes a number as one element. */
+void tn__dtype_store(int dtype, double x, void *to);
 
 #endif

@@ -19,6 +19,9 @@ extern "C" {
 #define TN_API __attribute__((visibility("default")))
 #endif
 
+/* DLPack's code of bool, which its older headers lack. */
+#define TN_DL_BOOL 6
+
 typedef enum tn_status {
     TN_OK,
 #define TN_ERROR(name, text) TN_##name,

@@ -1,0 +1,81 @@
+/* tape.c: what a forward call keeps for its backward. Memory of its own for saved values;
+ * arguments, results and state are kept by reference. SPDX-License-Identifier: MIT */
+#include "runtime/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tn_status tn__tape_create(Call *c, int program)
+{
+    tn_tape *t = calloc(1, sizeof *t);
+    if (!t)
+        return tn__fail(TN_MEMORY, "no memory for a tape");
+    c->tape_out = t;
+    t->model = c->m;
+    t->program = program;
+    t->nsymbols = c->p->nsymbols;
+    t->bytes = c->plan->tape;
+    t->at = calloc((size_t)c->p->ntape + 1, sizeof *t->at);
+    t->symbols = calloc((size_t)t->nsymbols + 1, sizeof *t->symbols);
+    t->staged = calloc((size_t)c->p->nargs + 1, sizeof *t->staged);
+    if (!t->at || !t->symbols || !t->staged)
+        return tn__fail(TN_MEMORY, "no memory for a tape");
+    memcpy(t->symbols, c->plan->symbols, sizeof *t->symbols * (size_t)t->nsymbols);
+    if (t->bytes) {
+        t->memory = tn__alloc(c->m->ctx, t->bytes);
+        if (!t->memory)
+            return TN_MEMORY;
+    }
+    return TN_OK;
+}
+
+void tn__tape_keep(Call *c)
+{
+    tn_tape *t = c->tape_out;
+    t->version = c->m->version;
+    for (int i = 0; i < c->p->ntape; i++)
+        t->at[i] = c->at[c->p->tape[i]];
+    for (int i = 0; i < c->nstaged; i++) { /* the tape may point into them */
+        t->staged[t->nstaged++] = c->staged[i].copy;
+        c->staged[i].copy = NULL;
+    }
+}
+
+tn_status tn__tape_check(const tn_tape *t, const tn_model *m, const tn_program *backward)
+{
+    if (!t)
+        return tn__fail(TN_INVALID, "%s: the tape is NULL (it was used already?)", backward->name);
+    if (t->model != m)
+        return tn__fail(TN_STATE, "%s: the tape belongs to another instance", backward->name);
+    const tn_program *forward = &m->d->programs[t->program];
+    if (strcmp(forward->method, backward->method))
+        return tn__fail(TN_STATE, "%s: the tape was made by %s", backward->name, forward->name);
+    if (t->version != m->version)
+        return tn__fail(TN_STATE, "%s: the parameters changed since the forward call",
+                        backward->name);
+    return TN_OK;
+}
+
+void tn__tape_sizes(const tn_tape *t, const tn_program *p, int64_t *symbols, uint8_t *bound)
+{
+    const tn_program *forward = &t->model->d->programs[t->program];
+    for (int i = 0; i < p->nsymbols; i++)
+        for (int k = 0; k < forward->nsymbols; k++)
+            if (!strcmp(p->symbols[i].name, forward->symbols[k].name)) {
+                symbols[i] = t->symbols[k];
+                bound[i] = 1;
+            }
+}
+
+void tn_tape_release(tn_tape *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->nstaged; i++)
+        tn__free(t->model->ctx, t->staged[i]);
+    tn__free(t->model->ctx, t->memory);
+    free(t->at);
+    free(t->symbols);
+    free(t->staged);
+    free(t);
+}
