@@ -1,0 +1,48 @@
+/* data.h: named arrays of the command line: files (npz, npy, safetensors) and values made on the
+ * spot; a thin layer over the runtime's files. SPDX-License-Identifier: MIT */
+#ifndef TENON_DATA_H
+#define TENON_DATA_H
+
+#include "ir/base/arena.h"
+#include "runtime/include/tenon.h"
+
+#include <stdbool.h>
+
+typedef struct {
+    const char *name;
+    DLTensor tensor; /* contiguous, row-major, host memory */
+} Array;
+
+typedef struct {
+    Array *at;
+    int n, cap;
+    Arena *a;
+    void *files[16]; /* what the arrays point into */
+    int nfiles;
+} Arrays;
+
+Arrays *arrays_create(Arena *a);
+void arrays_destroy(Arrays *s); /* frees what was loaded */
+
+/** Reads every array of a file (an .npy file's array is called `npy_name`). NULL on success, else
+ * the message. */
+const char *arrays_load(Arrays *s, const char *path, const char *npy_name);
+/** Writes them, atomically. NULL on success. */
+const char *arrays_save(const Arrays *s, const char *path);
+const Array *arrays_find(const Arrays *s, const char *name);
+/** Adds an array; the memory stays the caller's. */
+void arrays_add(Arrays *s, const char *name, DLTensor t);
+/** A zeroed array of our own. */
+DLTensor arrays_make(Arrays *s, int dtype, int rank, const int64_t *shape);
+
+int64_t tensor_numel(const DLTensor *t);
+size_t tensor_bytes(const DLTensor *t);
+/** "f32[3, 4]" */
+const char *tensor_text(Arena *a, const DLTensor *t);
+/** An element, by its row-major number, as a double. */
+/** TN_F32 and so on; 0: none of ours. */
+int data_dtype(const DLTensor *t);
+double tensor_get(const DLTensor *t, int64_t i);
+void tensor_set(DLTensor *t, int64_t i, double v);
+
+#endif

@@ -1,0 +1,338 @@
+/* train_setup.c: what `tenon -train` does before and after the epochs: data, binding, state.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/train_internal.h"
+
+#include "ir/base/strbuf.h"
+#include "runtime/dtype.h"
+#include "runtime/state_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_BATCH = 32 };
+
+static const tn_program *program_of(const Trainer *t, int program)
+{
+    return &t->desc->programs[program];
+}
+
+/* Number of the lone symbol in axis 0 of an argument, or -1; by name, so that programs agree. */
+static const char *axis_symbol(const tn_program *p, int arg, int axis)
+{
+    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
+    if (axis >= b->rank)
+        return NULL;
+    const int64_t *c = p->code + p->dim_code[p->lists[b->shape + axis]];
+    return c[0] == TN_D_SYM && c[2] == TN_D_END ? p->symbols[c[1]].name : NULL;
+}
+
+static const char *expected_text(Arena *a, const tn_program *p, int arg)
+{
+    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
+    StrBuf s = {.a = a};
+    sb_printf(&s, "%s[", tn__dtype_name(b->dtype));
+    for (int i = 0; i < b->rank; i++) {
+        const char *symbol = axis_symbol(p, arg, i);
+        const int64_t *c = p->code + p->dim_code[p->lists[b->shape + i]];
+        sb_puts(&s, i ? ", " : "");
+        if (symbol)
+            sb_puts(&s, symbol);
+        else if (c[0] == TN_D_CONST && c[2] == TN_D_END)
+            sb_printf(&s, "%lld", (long long)c[1]);
+        else
+            sb_putc(&s, '_');
+    }
+    sb_putc(&s, ']');
+    return sb_text(&s);
+}
+
+/* The array has the dtype, the rank and the constant axes that the argument wants. */
+static bool fits(const tn_program *p, int arg, const DLTensor *x, int dtype)
+{
+    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
+    if (dtype != b->dtype || x->ndim != b->rank)
+        return false;
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t *c = p->code + p->dim_code[p->lists[b->shape + i]];
+        if (c[0] == TN_D_CONST && c[2] == TN_D_END && c[1] != x->shape[i])
+            return false;
+    }
+    return true;
+}
+
+
+static int check_array(Trainer *t, const Task *k, const Array *x, int arg, const char *name)
+{
+    const tn_program *p = program_of(t, k->step);
+    if (fits(p, arg, &x->tensor, data_dtype(&x->tensor)))
+        return 0;
+    return train_error(t, "%s: '%s' is %s, but '%s' of %s is %s", t->o->data, name,
+                       tensor_text(t->a, &x->tensor), k->names[arg], k->method,
+                       expected_text(t->a, p, arg));
+}
+
+static const char *names_of(Trainer *t)
+{
+    StrBuf s = {.a = t->a};
+    for (int i = 0; i < t->data->n; i++)
+        sb_printf(&s, "%s%s", i ? ", " : "", t->data->at[i].name);
+    return t->data->n ? sb_text(&s) : "none";
+}
+
+/* Decides which arguments are batched, carried or whole; the number of examples goes to *rows. */
+static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
+{
+    const tn_program *p = program_of(t, k->step);
+    const char *batch = NULL;
+    for (int i = 0; i < k->nargs && !batch; i++)
+        if (!k->in[i].carried)
+            batch = axis_symbol(p, i, 0);
+    for (int i = 0; i < k->nargs; i++) {
+        Input *in = &k->in[i];
+        if (in->carried)
+            continue;
+        const Array *x = arrays_find(t->data, k->names[i]);
+        if (!x)
+            return train_error(t, "%s has no array '%s', an argument of %s (it has: %s)",
+                               t->o->data, k->names[i], k->method, names_of(t));
+        if (check_array(t, k, x, i, x->name))
+            return 1;
+        const char *symbol = axis_symbol(p, i, 0);
+        in->batched = batch && symbol && !strcmp(symbol, batch);
+        if (!in->batched)
+            continue;
+        if (*rows < 0)
+            *rows = x->tensor.shape[0];
+        if (*rows != x->tensor.shape[0])
+            return train_error(t, "%s: '%s' has %lld examples, others have %lld", t->o->data,
+                               k->names[i], (long long)x->tensor.shape[0], (long long)*rows);
+    }
+    if (*rows < 0)
+        return train_error(t, "%s: no argument of %s has a batch axis", t->o->data, k->method);
+    if (*rows == 0)
+        return train_error(t, "%s holds no examples", t->o->data);
+    return 0;
+}
+
+/* Memory for one batch of every argument. Carried ones take sizes from the batch and the data. */
+static int make_batches(Trainer *t, Task *k)
+{
+    const tn_program *p = program_of(t, k->step);
+    const char *batch = NULL;
+    for (int i = 0; i < k->nargs && !batch; i++)
+        if (k->in[i].batched)
+            batch = axis_symbol(p, i, 0);
+    for (int i = 0; i < k->nargs; i++) {
+        Input *in = &k->in[i];
+        const tn_buffer *b = &p->buffers[p->args[i].buffer];
+        int64_t shape[8];
+        if (in->batched) {
+            memcpy(shape, arrays_find(t->data, k->names[i])->tensor.shape,
+                   sizeof *shape * (size_t)b->rank);
+            shape[0] = t->batch;
+        } else if (in->carried) {
+            in->carry_axis = -1;
+            for (int d = 0; d < b->rank; d++) {
+                const char *symbol = axis_symbol(p, i, d);
+                const int64_t *c = p->code + p->dim_code[p->lists[b->shape + d]];
+                if (symbol && batch && !strcmp(symbol, batch)) {
+                    in->carry_axis = d;
+                    shape[d] = t->batch;
+                } else if (c[0] == TN_D_CONST && c[2] == TN_D_END) {
+                    shape[d] = c[1];
+                } else {
+                    return train_error(t, "the size of axis %d of '%s' is not known: fix it with -D",
+                                       d, k->names[i]);
+                }
+            }
+        } else {
+            continue;
+        }
+        in->batch = arrays_make(t->data, b->dtype, b->rank, shape);
+        if (!in->batch.data)
+            return train_error(t, "out of memory for a batch");
+    }
+    return 0;
+}
+
+static int make_task(Trainer *t, const tn_train *train)
+{
+    Task *k = &t->tasks[t->ntasks++];
+    k->method = train->method;
+    k->step = tn_model_program(t->m, train->step);
+    k->eval = tn_model_program(t->m, train->method);
+    if (k->step < 0 || k->eval < 0)
+        return train_error(t, "%s has no program '%s'", t->desc->name, train->step);
+    const tn_program *p = program_of(t, k->step);
+    if (p->nargs > MAX_TRAIN_ARGS)
+        return train_error(t, "%s has more than %d arguments", p->name, MAX_TRAIN_ARGS);
+    for (int i = 0; i < p->nargs; i++) {
+        k->names[i] = p->args[i].name;
+        if (p->args[i].is_result)
+            k->nresults++;
+        else
+            k->nargs++;
+    }
+    for (int r = 0; r < k->nresults; r++) {
+        k->carry_of[r] = -1;
+        k->scalar[r] = p->buffers[p->args[k->nargs + r].buffer].rank == 0;
+        for (int i = 0; i < k->nargs; i++)
+            if (!strcmp(k->names[i], k->names[k->nargs + r])) {
+                k->carry_of[r] = i;
+                k->in[i].carried = true;
+            }
+    }
+    return 0;
+}
+
+/* NAME_test arrays, under the names of the arguments. */
+static int find_test_set(Trainer *t)
+{
+    t->test = arrays_create(t->a);
+    int64_t rows = -1;
+    int found = 0, wanted = 0;
+    for (int i = 0; i < t->ntasks; i++) {
+        const Task *k = &t->tasks[i];
+        for (int n = 0; n < k->nargs; n++) {
+            if (k->in[n].carried)
+                continue;
+            wanted += k->in[n].batched;
+            const char *name = arena_printf(t->a, "%s_test", k->names[n]);
+            const Array *x = arrays_find(t->data, name);
+            if (!x) {
+                if (!k->in[n].batched)
+                    arrays_add(t->test, k->names[n], arrays_find(t->data, k->names[n])->tensor);
+                continue;
+            }
+            if (check_array(t, k, x, n, name))
+                return 1;
+            if (k->in[n].batched) {
+                found++;
+                if (rows >= 0 && rows != x->tensor.shape[0])
+                    return train_error(t, "%s: '%s' has %lld examples, others have %lld",
+                                       t->o->data, name, (long long)x->tensor.shape[0],
+                                       (long long)rows);
+                rows = x->tensor.shape[0];
+            }
+            arrays_add(t->test, k->names[n], x->tensor);
+        }
+    }
+    if (found && found < wanted)
+        return train_error(t, "%s: only some arguments have a test array (NAME_test)", t->o->data);
+    t->ntest = rows > 0 ? rows : 0;
+    return 0;
+}
+
+/* The held-out examples are the same for every seed of the shuffle: spread evenly over the data. */
+static int split(Trainer *t, int64_t rows)
+{
+    t->nval = (int64_t)((double)rows * t->o->val);
+    t->ntrain = rows - t->nval;
+    if (t->ntrain < 1)
+        return train_error(t, "-val %g leaves nothing to train on", t->o->val);
+    t->train_rows = arena_array(t->a, int64_t, rows);
+    t->rows = arena_array(t->a, int64_t, rows);
+    int64_t train = 0, val = t->ntrain;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t before = i * t->nval / rows, after = (i + 1) * t->nval / rows;
+        t->train_rows[after > before ? val++ : train++] = i;
+    }
+    return 0;
+}
+
+static int resume(Trainer *t)
+{
+    tn__extra at[] = {{.name = "epoch"}, {.name = "batch"}, {.name = "batch_size"},
+                      {.name = "examples"}, {.name = "order_seed"}};
+    if (tn__model_load(t->m, t->o->resume, true, at, 5))
+        return train_error(t, "%s", tn_last_error());
+    for (int i = 0; i < 5; i++)
+        if (!at[i].found)
+            return train_error(t, "%s was not written by -train -save: it has no 'tenon.%s'",
+                               t->o->resume, at[i].name);
+    if (at[1].value && (at[2].value != t->batch || at[3].value != t->ntrain))
+        return train_error(t,
+                           "%s was saved inside an epoch with -batch %lld and %lld examples: give "
+                           "the same",
+                           t->o->resume, (long long)at[2].value, (long long)at[3].value);
+    t->start_epoch = (int)at[0].value;
+    t->start_batch = at[1].value;
+    t->seed = (uint64_t)at[4].value;
+    t->stopped_epoch = t->start_epoch;
+    t->stopped_batch = t->start_batch;
+    return 0;
+}
+
+static int set_rate(Trainer *t)
+{
+    if (t->o->lr <= 0)
+        return 0;
+    bool set = false;
+    for (int i = 0; i < t->ntasks; i++) {
+        const char *name = arena_printf(t->a, "%s.lr", t->tasks[i].method);
+        set = tn_model_set_number(t->m, name, t->o->lr) == TN_OK || set;
+    }
+    return set ? 0
+               : train_error(t, "-lr cannot be set: the learning rate is a schedule in the file");
+}
+
+static int make_model(Trainer *t)
+{
+    const tn_context_options co = {.size = sizeof co, .threads = t->o->threads};
+    if (tn_context_create(&co, &t->ctx))
+        return train_error(t, "%s", tn_last_error());
+    const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed};
+    if (tn_model_create(t->ctx, t->desc, &mo, &t->m))
+        return train_error(t, "%s", tn_last_error());
+    return 0;
+}
+
+int train_prepare(Trainer *t)
+{
+    t->data = arrays_create(t->a);
+    t->batch = t->o->batch > 0 ? t->o->batch : DEFAULT_BATCH;
+    t->start_epoch = t->stopped_epoch = 1;
+    const char *bad = arrays_load(t->data, t->o->data, "x");
+    if (bad)
+        return train_error(t, "%s", bad);
+    if (make_model(t))
+        return 1;
+    if (t->desc->ntrains == 0 || t->desc->ntrains > MAX_TASKS)
+        return train_error(t, "model %s has %d `train` declarations; -train takes 1 to %d",
+                           t->desc->name, t->desc->ntrains, MAX_TASKS);
+    int64_t rows = -1;
+    for (int i = 0; i < t->desc->ntrains; i++)
+        if (make_task(t, &t->desc->trains[i]) || bind_inputs(t, &t->tasks[i], &rows))
+            return 1;
+    if (t->batch > rows)
+        t->batch = rows;
+    if (split(t, rows) || find_test_set(t))
+        return 1;
+    for (int i = 0; i < t->ntasks; i++)
+        if (make_batches(t, &t->tasks[i]))
+            return 1;
+    if (t->o->resume && resume(t))
+        return 1;
+    return set_rate(t);
+}
+
+int train_save(Trainer *t, const char *path)
+{
+    const tn__extra at[] = {{"epoch", t->stopped_epoch, true},
+                            {"batch", t->stopped_batch, true},
+                            {"batch_size", t->batch, true},
+                            {"examples", t->ntrain, true},
+                            {"order_seed", (int64_t)t->seed, true}};
+    if (tn__model_save(t->m, path, at, 5))
+        return train_error(t, "%s", tn_last_error());
+    return 0;
+}
+
+void train_end(Trainer *t)
+{
+    tn_model_destroy(t->m);
+    tn_context_destroy(t->ctx);
+    arrays_destroy(t->data);
+    arrays_destroy(t->test);
+}
