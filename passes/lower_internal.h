@@ -1,0 +1,126 @@
+/* lower_internal.h: what the files of lowering share: places of values, and the builder of one
+ * kernel. Entry points are in ir/host.h. SPDX-License-Identifier: MIT */
+#ifndef TENON_LOWER_INTERNAL_H
+#define TENON_LOWER_INTERNAL_H
+
+#include "ir/base/die.h"
+#include "ir/host.h"
+#include "passes/fuse.h"
+
+/* --- where values lie ---------------------------------------------------------------------------- */
+
+/* Element (i0, i1, ..) of a value is at offset + sum of i * stride of a buffer. */
+typedef struct {
+    uint32_t buf; /* 0: nowhere */
+    Dim offset;
+    uint32_t rank;
+    Dim shape[MAX_RANK], stride[MAX_RANK];
+} Loc;
+
+Loc loc_row_major(DimTable *t, uint32_t buf, Dim offset, const Dim *shape, uint32_t rank);
+bool loc_is_row_major(DimTable *t, const Loc *loc);
+
+/* --- one program -------------------------------------------------------------------------------- */
+
+/* Kernels of the model so far, by structure: equal groups share one. */
+typedef struct {
+    const char *text;
+    uint32_t kernel;
+} KnownKernel;
+
+typedef struct {
+    HostModel *m;
+    VEC(KnownKernel) known;
+    VEC(Sym) names; /* of kernels, to keep them unique */
+} LowerModel;
+
+typedef struct {
+    Program *p;
+    DimTable *t;
+    Arena *a; /* perm */
+    const LowerOptions *o;
+    LowerModel *lm;
+    HostModel *m;
+    const Graph *g;
+    HostProgram *h;
+    const Fusion *f;
+    Loc *loc;           /* by number of FuseBuffer; buf 0: not made yet */
+    uint32_t *slot_buf; /* buffer of each state slot, 0: none yet */
+    uint32_t group;     /* being lowered */
+    bool failed;       /* a diagnostic was given */
+} Lower;
+
+/** Where a value that has a FuseBuffer lies; NULL for others. */
+const Loc *lower_loc(Lower *l, Val v);
+uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape,
+                      uint32_t rank);
+/** A name for the value: the user's, else made of its op. */
+Sym lower_name(Lower *l, Val v);
+Step *lower_step(Lower *l, StepKind kind, Site site);
+const char *lower_text(Lower *l, Val v); /* "new_h = ..." of the model, for comments */
+
+/* --- one kernel ---------------------------------------------------------------------------------- */
+
+/* An integer that the kernel loads and uses in indices. */
+typedef struct {
+    Symbol symbol;
+    KExpr expr;
+    Guard check; /* n 0: none; false: the device error word is set */
+    Site site;
+} Loaded;
+
+typedef struct {
+    uint32_t node, result;
+    uint64_t guard;
+    Dim at[MAX_RANK];
+    KExpr expr;
+} Memo;
+
+typedef struct {
+    Lower *l;
+    Kernel *k;
+    VEC(LaunchOperand) operands; /* one for each parameter */
+    VEC(Loaded) loaded;
+    VEC(Sym) taken;     /* names in the kernel */
+    uint32_t *acc_of;   /* by node: accumulator + 1 of a reduce */
+    uint32_t *keep_of;  /* by node: kept value + 1, of result 0 */
+    Dim keep_index;
+    VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
+    Memo *memo;
+    uint32_t nmemo, memo_size;
+    VEC(Site) sites;    /* lines of the model */
+    uint32_t phase;     /* rows: reductions of earlier phases are known */
+} KBuild;
+
+KBuild *kbuild_begin(Lower *l, Sym name, KClass class);
+/** Places LETs, counts traffic, and gives the launch step. Equal kernels are shared. */
+Step *kbuild_end(KBuild *b, Site site, const char *text);
+
+Sym kbuild_name(KBuild *b, Sym wanted, const char *otherwise);
+/** A new axis of the kernel, named after its extent or i, j, k... */
+Symbol kbuild_axis(KBuild *b, Dim extent);
+uint32_t kbuild_param(KBuild *b, const Loc *loc, DType dtype, KMode mode, Sym name);
+/** The value at an index. */
+KExpr kbuild_value(KBuild *b, Val v, const Dim *at);
+KExpr kbuild_cast(KBuild *b, KExpr e, DType t);
+KExpr kbuild_const(KBuild *b, DType t, double value);
+void kbuild_store(KBuild *b, KBlock *block, Val v, const Dim *at);
+KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind);
+
+/** Index of an operand of a reshape, from the index of the result. */
+void index_reshape(DimTable *t, const Dim *in, uint32_t nin, const Dim *out, uint32_t nout,
+                   const Dim *at, Dim *result);
+
+/* --- passes over one kernel ---------------------------------------------------------------------- */
+
+/** Names what is used twice or does not change in a loop (LETs), at the outermost place. */
+void kernel_lets(KBuild *b);
+/** bytes_read, bytes_written, bytes_least and flops. */
+void kernel_traffic(Program *p, Kernel *k);
+/** Merges axes a (outer) and b (next) of extents na, nb into one new axis, wherever they appear.
+ * False, and nothing changed, if some index does not allow it. Axes must not be looped over yet;
+ * `at` of n statements is rewritten too. */
+bool kernel_collapse(KBuild *b, Symbol outer, Symbol inner, Symbol merged, KStmt *const *stmts,
+                     uint32_t n);
+
+#endif

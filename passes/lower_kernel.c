@@ -1,0 +1,235 @@
+/* lower_kernel.c: the builder of one kernel: names, parameters, stores, and the launch step. Kernels
+ * with equal structure are kept once per model; only the pointers differ.
+ * SPDX-License-Identifier: MIT */
+#include "ir/kernel_text.h"
+#include "passes/lower_internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Words that C and CUDA C keep for themselves, and the names that printed kernels use. */
+static const char *const reserved[] = {
+    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
+    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+    "unsigned", "void", "volatile", "while", "class", "new", "delete", "this", "template", "true",
+    "false", "and", "or", "not", "xor", "operator", "private", "public", "using", "namespace",
+    "asm", "typename", "lo", "hi", "cell", "lane", "NAN", "INFINITY", "NULL", "p", "n", "v"};
+
+static bool is_taken(const KBuild *b, Sym name)
+{
+    const char *text = sym_text(b->l->p->cx->names, name);
+    for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
+        if (strcmp(text, reserved[i]) == 0)
+            return true;
+    for (uint32_t i = 0; i < b->taken.n; i++)
+        if (sym_eq(b->taken.at[i], name))
+            return true;
+    return false;
+}
+
+/* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier. */
+static const char *identifier(Arena *a, const char *text)
+{
+    const char *start = text;
+    for (const char *s = text; *s; s++)
+        if (*s == '.' && (isalpha((unsigned char)s[1]) || s[1] == '_'))
+            start = s + 1;
+    char *out = arena_strdup(a, start);
+    char *end = strchr(out, '.');
+    if (end)
+        *end = '\0';
+    for (char *s = out; *s; s++)
+        if (!isalnum((unsigned char)*s))
+            *s = '_';
+    return isdigit((unsigned char)out[0]) || !out[0] ? arena_printf(a, "x%s", out) : out;
+}
+
+Sym kbuild_name(KBuild *b, Sym wanted, const char *otherwise)
+{
+    Arena *a = b->l->p->cx->scratch;
+    Interner *names = b->l->p->cx->names;
+    const char *base = wanted.id ? identifier(a, sym_text(names, wanted)) : otherwise;
+    Sym name = sym_of(names, base);
+    for (int i = 2; is_taken(b, name); i++)
+        name = sym_of(names, arena_printf(a, isdigit((unsigned char)base[strlen(base) - 1])
+                                                 ? "%s_%d" : "%s%d", base, i));
+    vec_push(b->l->a, &b->taken, name);
+    return name;
+}
+
+KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
+{
+    KBuild *b = arena_new(l->a, KBuild);
+    b->l = l;
+    b->k = kernel_create(l->p, name, class);
+    b->acc_of = arena_array(l->a, uint32_t, l->g->nodes.n);
+    b->keep_of = arena_array(l->a, uint32_t, l->g->nodes.n);
+    for (uint32_t i = 1; i <= dim_nsymbols(l->t); i++) {
+        const SymbolInfo *s = dim_symbol(l->t, (Symbol){i});
+        if (s->kind == SYM_SIZE)
+            vec_push(l->a, &b->taken, s->name);
+    }
+    return b;
+}
+
+Symbol kbuild_axis(KBuild *b, Dim extent)
+{
+    DimTable *t = b->l->t;
+    Interner *names = b->l->p->cx->names;
+    static const char letters[] = "ijklmopqrst";
+    char text[] = "i";
+    Symbol size;
+    if (dim_is_symbol(t, extent, &size)) {
+        const char *s = sym_text(names, dim_symbol(t, size)->name);
+        if (isalpha((unsigned char)s[0]) && !s[1])
+            text[0] = (char)tolower((unsigned char)s[0]);
+    }
+    for (size_t i = 0; is_taken(b, sym_of(names, text)) && letters[i]; i++)
+        text[0] = letters[i];
+    Symbol axis = dim_new_symbol(t, SYM_AXIS, kbuild_name(b, sym_of(names, text), "i"), extent);
+    SymbolInfo *s = dim_symbol(t, axis);
+    int64_t lo;
+    s->lo = 0;
+    dim_interval(t, extent, &lo, &s->hi);
+    if (s->hi != INT64_MAX)
+        s->hi--;
+    return axis;
+}
+
+static bool same_loc(const KBuild *b, uint32_t param, const Loc *loc)
+{
+    const KParam *q = &b->k->params.at[param];
+    const LaunchOperand *o = &b->operands.at[param];
+    if (o->buf != loc->buf || !dim_same(o->offset, loc->offset) || q->rank != loc->rank)
+        return false;
+    for (uint32_t i = 0; i < q->rank; i++)
+        if (!dim_same(q->shape[i], loc->shape[i]) || !dim_same(q->stride[i], loc->stride[i]))
+            return false;
+    return true;
+}
+
+uint32_t kbuild_param(KBuild *b, const Loc *loc, DType dtype, KMode mode, Sym name)
+{
+    for (uint32_t i = 0; i < b->k->params.n; i++) {
+        if (same_loc(b, i, loc)) {
+            KParam *q = &b->k->params.at[i];
+            if (q->mode != mode)
+                q->mode = K_INOUT;
+            return i;
+        }
+    }
+    KParam q = {.name = kbuild_name(b, name, "x"), .dtype = dtype, .rank = loc->rank,
+                .mode = mode, .readonly_scalar = loc->rank == 0};
+    memcpy(q.shape, loc->shape, sizeof q.shape);
+    memcpy(q.stride, loc->stride, sizeof q.stride);
+    vec_push(b->l->a, &b->k->params, q);
+    vec_push(b->l->a, &b->operands, ((LaunchOperand){loc->buf, loc->offset}));
+    return b->k->params.n - 1;
+}
+
+void kbuild_store(KBuild *b, KBlock *block, Val v, const Dim *at)
+{
+    KExpr e = kbuild_value(b, v, at);
+    const Loc *loc = lower_loc(b->l, v);
+    DType dtype = val_info(b->l->p, b->l->g, v)->dtype;
+    uint32_t param = kbuild_param(b, loc, dtype, K_OUT, lower_name(b->l, v));
+    KStmt *s = kblock_add(b->l->p, block, KS_STORE);
+    s->expr = e;
+    s->param = param;
+    s->site = graph_node(b->l->g, v)->site;
+    for (uint32_t i = 0; i < loc->rank; i++)
+        s->at[i] = dim_is_one(b->l->t, loc->shape[i]) ? dim_const(b->l->t, 0) : at[i];
+}
+
+KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind)
+{
+    KStmt *s = kblock_add(b->l->p, block, KS_FOR);
+    s->axis = axis;
+    s->lo = dim_const(b->l->t, 0);
+    s->hi = dim_symbol(b->l->t, axis)->extent;
+    s->loop = kind;
+    s->vec = 1;
+    return s;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------- */
+
+static void add_line(KBuild *b, Span at)
+{
+    if (!at.file)
+        return;
+    for (uint32_t i = 0; i < b->k->lines.n; i++) {
+        Span *s = &b->k->lines.at[i];
+        if (s->file == at.file && s->start == at.start)
+            return;
+    }
+    vec_push(b->l->a, &b->k->lines, at);
+}
+
+static Sym unique_kernel_name(Lower *l, Sym name)
+{
+    Interner *names = l->p->cx->names;
+    const char *base = sym_text(names, name);
+    for (int i = 2;; i++) {
+        uint32_t j = 0;
+        while (j < l->lm->names.n && !sym_eq(l->lm->names.at[j], name))
+            j++;
+        if (j == l->lm->names.n)
+            break;
+        name = sym_of(names, arena_printf(l->p->cx->scratch, "%s_%d", base, i));
+    }
+    vec_push(l->a, &l->lm->names, name);
+    return name;
+}
+
+/* The number of the kernel, or of an equal earlier one. */
+static uint32_t register_kernel(KBuild *b)
+{
+    Lower *l = b->l;
+    const char *text = kernel_structure(l->p, b->k);
+    for (uint32_t i = 0; i < l->lm->known.n; i++)
+        if (strcmp(l->lm->known.at[i].text, text) == 0)
+            return l->lm->known.at[i].kernel;
+    b->k->name = unique_kernel_name(l, b->k->name);
+    vec_push(l->a, &l->m->kernels, b->k);
+    uint32_t number = l->m->kernels.n - 1;
+    vec_push(l->a, &l->lm->known, ((KnownKernel){text, number}));
+    return number;
+}
+
+static Guard cells_guard(Lower *l, Dim cells)
+{
+    DimTable *t = l->t;
+    if (dim_le(t, dim_const(t, 1), cells) == YES)
+        return (Guard){0};
+    GuardTerm *g = arena_new(l->a, GuardTerm);
+    *g = (GuardTerm){.kind = G_LT, .a = dim_const(t, 0), .b = cells};
+    return (Guard){g, 1};
+}
+
+Step *kbuild_end(KBuild *b, Site site, const char *text)
+{
+    Lower *l = b->l;
+    add_line(b, site.at);
+    for (uint32_t i = 0; i < b->sites.n; i++)
+        add_line(b, b->sites.at[i].at);
+    b->k->doc = text;
+    kernel_lets(b);
+    kernel_traffic(l->p, b->k);
+    uint32_t number = register_kernel(b);
+    Step *s = lower_step(l, STEP_LAUNCH, site);
+    s->kernel = number;
+    s->text = text;
+    s->operands.at = b->operands.at;
+    s->operands.n = s->operands.cap = b->operands.n;
+    /* of the registered kernel: an equal one may meet its sizes in the same order only */
+    Symbol sizes[64];
+    const Kernel *k = l->m->kernels.at[number];
+    uint32_t n = kernel_sizes(l->p, k, sizes, 64);
+    for (uint32_t i = 0; i < n; i++)
+        vec_push(l->a, &s->ints, dim_of(l->t, sizes[i]));
+    s->cells = kernel_cells(l->p, k);
+    s->when = cells_guard(l, s->cells);
+    return s;
+}
