@@ -129,7 +129,7 @@ typedef struct Graph {
     VEC(GraphResult) results;
     VEC(Commit) commits;
     VEC(EntryCheck) checks;
-    VEC(Val) effects;        /* print, check, collective: in source order */
+    VEC(Val) effects;        /* print, check, collective: in source order; the builder lists them */
     VEC(Val) saved;          /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
                                 them as its parameters after the cotangents */
     Span at;
@@ -315,7 +315,8 @@ void graph_commit(Program *p, Graph *g, uint32_t slot, Val v); /* replaces an ea
  *   Rewrite rw = rewrite_begin(p, old);
  *   for each node id: Val v = rewrite_copy(&rw, id)  or  rewrite_set(&rw, old_val, new_val)
  *   Graph *g = rewrite_end(&rw);      maps params, results, commits, effects, saved, checks
- * rewrite_end drops nothing by itself; dead nodes are left behind when `live_only` is set. */
+ * rewrite_end copies what is still unmapped; nodes that nobody asked for stay behind. It does not
+ * put the new graph into p->graphs: the caller replaces the old one there. */
 typedef struct {
     Builder b;
     Graph *old;
