@@ -436,6 +436,8 @@ const Builtin *find_builtin(Elab *e, Sym name);
 /** Binds arguments to a declaration's parameters: value[i] is V_unset where nothing is given. */
 bool bind_args(Elab *e, const char *who, Span def_at, const AstParams *params, const Args *args,
                Span at, Value *value, Span *value_at);
+/** Whether a value fits a parameter's word type (int, list, fn ...); an int becomes a float. */
+bool config_fits(Elab *e, const char *who, const AstParam *p, Value *v, Span at);
 void push_frame(Elab *e, Frame *f, const char *name, Span call_at, Span def_at, Sym path);
 void pop_frame(Elab *e);
 /** Traces the body of fn with these arguments, for exported methods. */
@@ -486,6 +488,8 @@ Value member_value(Elab *e, Instance *inst, Member *m, Span at);
 Value state_value(Elab *e, State *s);
 bool state_assign(Elab *e, State *s, const Value *v, Span at);
 
+/** M(...).to(dtype or device). */
+Value instance_to(Elab *e, Instance *inst, const Value *to, Span at);
 typedef VEC(State *) States;
 /** Names every state and instance below the root; e->states gets them in PyTorch's order. */
 void name_states(Elab *e, Instance *root);

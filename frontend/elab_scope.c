@@ -72,7 +72,8 @@ bool name_declared(Elab *e, const Env *env, Sym name, Span *at)
         *at = m->at;
         return true;
     }
-    const Global *g = file_find(env->file, name);
+    /* anything may hide the prelude, its own parameters too */
+    const Global *g = env->file == e->prelude ? NULL : file_find(env->file, name);
     if (g) {
         *at = g->decl->name.at.file ? g->decl->name.at : g->decl->at;
         return true;
