@@ -16,6 +16,7 @@
 
 typedef struct Terms {
     VEC(Val) at;
+    bool summed; /* at[0] is the sum */
 } Terms;
 
 /* --- helpers of the rules --------------------------------------------------------------------- */
@@ -158,34 +159,84 @@ static bool as_piece(Reverse *r, Val d, int *axis, Piece *out)
     return true;
 }
 
-/* Disjoint pieces along one axis become one concat; {0,0} if they are not. */
+/* Puts x into the list, sorted by where it begins, as far as that is known. */
+static void insert_piece(DimTable *t, Piece *piece, uint32_t n, Piece x)
+{
+    uint32_t at = n;
+    while (at > 0 && !dim_same(x.lo, piece[at - 1].lo) && dim_le(t, x.lo, piece[at - 1].lo) == YES) {
+        piece[at] = piece[at - 1];
+        at--;
+    }
+    piece[at] = x;
+}
+
+/* x with zeros around it along the axis: the range lo .. lo + extent. */
+static Val widen(Reverse *r, const Piece *x, Dim lo, Dim extent, int axis)
+{
+    DimTable *t = r->p->cx->dims;
+    TypeInfo type = *val_info(r->p, r->g, x->x);
+    Dim before[MAX_RANK], behind[MAX_RANK];
+    int64_t interior[MAX_RANK] = {0};
+    if (dim_same(lo, x->lo) && dim_same(extent, x->extent))
+        return x->x;
+    for (uint32_t k = 0; k < type.rank; k++)
+        before[k] = behind[k] = dim_const(t, 0);
+    before[axis] = dim_sub(t, x->lo, lo);
+    behind[axis] = dim_sub(t, dim_add(t, lo, extent), dim_add(t, x->lo, x->extent));
+    vjp_stage(r, STAGE_BACKWARD);
+    return build_pad(r->b, x->x, build_const(r->b, type.dtype, 0), before, behind, interior);
+}
+
+/* Pieces that overlap the one before are added to it. False if it cannot be told. */
+static bool merge_overlaps(Reverse *r, Piece *piece, uint32_t *n, int axis)
+{
+    DimTable *t = r->p->cx->dims;
+    uint32_t kept = 1;
+    for (uint32_t i = 1; i < *n; i++) {
+        Piece *last = &piece[kept - 1], x = piece[i];
+        Dim end = dim_add(t, last->lo, last->extent), x_end = dim_add(t, x.lo, x.extent);
+        if (dim_le(t, end, x.lo) == YES) {
+            piece[kept++] = x;
+            continue;
+        }
+        Answer inside = dim_le(t, x_end, end);
+        if (dim_le(t, last->lo, x.lo) != YES || inside == UNKNOWN)
+            return false;
+        Dim extent = dim_sub(t, inside == YES ? end : x_end, last->lo);
+        Val a = widen(r, last, last->lo, extent, axis), b = widen(r, &x, last->lo, extent, axis);
+        last->x = vjp_op2(r, true, OP_add, a, b);
+        last->extent = extent;
+    }
+    *n = kept;
+    return true;
+}
+
+/* Pieces along one axis become one concat, with zeros in the gaps; {0,0} if they do not fit. */
 static Val join_pieces(Reverse *r, const Val *d, uint32_t n, const TypeInfo *type)
 {
     DimTable *t = r->p->cx->dims;
     Arena *a = r->p->cx->scratch;
-    Piece *piece = arena_array(a, Piece, n);
+    Piece *piece = arena_array(a, Piece, n + 1);
     int axis = -1;
     for (uint32_t i = 0; i < n; i++) {
         Piece x;
         if (!as_piece(r, d[i], &axis, &x))
             return (Val){0, 0};
-        uint32_t at = i;
-        for (; at > 0 && dim_le(t, dim_add(t, x.lo, x.extent), piece[at - 1].lo) == YES; at--)
-            piece[at] = piece[at - 1];
-        piece[at] = x;
+        insert_piece(t, piece, i, x);
     }
+    if (!merge_overlaps(r, piece, &n, axis))
+        return (Val){0, 0};
     Val *in = arena_array(a, Val, 2 * n + 1);
     uint32_t nin = 0;
     Dim end = dim_const(t, 0);
     for (uint32_t i = 0; i <= n; i++) {
         Dim lo = i < n ? piece[i].lo : type->shape[axis];
-        Answer fits = dim_le(t, end, lo);
-        if (fits != YES)
+        if (dim_le(t, end, lo) != YES)
             return (Val){0, 0};
         if (!dim_same(end, lo)) {
             TypeInfo gap = *type;
             gap.shape[axis] = dim_sub(t, lo, end);
-            vjp_stage(r, STAGE_BACKWARD);
+            vjp_stage(r, -1);
             in[nin++] = vjp_full(r, 0, &gap);
         }
         if (i < n) {
@@ -197,24 +248,73 @@ static Val join_pieces(Reverse *r, const Val *d, uint32_t n, const TypeInfo *typ
     return build_concat(r->b, in, nin, (uint32_t)axis);
 }
 
+/* Joins the terms that are pads (one is enough for a state slot: its gradient has pieces), adds up
+ * the rest. */
+static Val add_terms(Reverse *r, Val x, const Terms *t)
+{
+    Arena *a = r->p->cx->scratch;
+    TypeInfo type = *val_info(r->p, r->g, x);
+    Val *pad = arena_array(a, Val, t->at.n), *rest = arena_array(a, Val, t->at.n + 1);
+    uint32_t npad = 0, nrest = 0;
+    int axis = -1;
+    for (uint32_t i = 0; i < t->at.n; i++) {
+        Piece piece;
+        if (as_piece(r, t->at.at[i], &axis, &piece))
+            pad[npad++] = t->at.at[i];
+        else
+            rest[nrest++] = t->at.at[i];
+    }
+    bool is_state = r->g->nodes.at[x.node].op == OP_state;
+    Val joined = {0, 0};
+    if (npad > 1 || (npad == 1 && is_state))
+        joined = join_pieces(r, pad, npad, &type);
+    Val sum = joined;
+    for (uint32_t i = 0; i < t->at.n; i++) {
+        Val d = i < nrest ? rest[i] : joined.node ? (Val){0, 0} : pad[i - nrest];
+        if (d.node)
+            sum = sum.node ? vjp_op2(r, true, OP_add, sum, d) : d;
+    }
+    return sum;
+}
+
 /* The adjoint of a value; {0,0} if nothing arrived. */
 static Val adjoint(Reverse *r, Val x)
 {
     Terms *t = &r->terms[x.node][x.result];
     if (!t->at.n)
         return (Val){0, 0};
-    if (t->at.n > 1) {
-        TypeInfo type = *val_info(r->p, r->g, x);
-        Val sum = join_pieces(r, t->at.at, t->at.n, &type);
-        if (!sum.node) {
-            sum = t->at.at[0];
-            for (uint32_t i = 1; i < t->at.n; i++)
-                sum = vjp_op2(r, true, OP_add, sum, t->at.at[i]);
-        }
-        t->at.at[0] = sum;
-        t->at.n = 1;
-    }
+    if (!t->summed)
+        t->at.at[0] = add_terms(r, x, t);
+    t->at.n = 1;
+    t->summed = true;
     return t->at.at[0];
+}
+
+Val segment_accumulate(Builder *b, uint32_t slot, Val d)
+{
+    DimTable *t = b->p->cx->dims;
+    Val old = build_state(b, slot);
+    Node n = *graph_node(b->g, d);
+    int stage = b->stage;
+    Val sum;
+    b->stage = STAGE_BACKWARD;
+    if (n.op != OP_concat || val_info(b->p, b->g, d)->rank != 1) {
+        sum = build2(b, OP_add, old, d);
+    } else {
+        Val *in = arena_array(b->p->cx->scratch, Val, n.nin);
+        Dim at = dim_const(t, 0);
+        for (uint32_t k = 0; k < n.nin; k++) {
+            Dim extent = val_info(b->p, b->g, n.in[k])->shape[0];
+            double zero;
+            in[k] = build_slice_axis(b, old, 0, at, extent);
+            if (!graph_constant(b->g, n.in[k], &zero) || zero != 0)
+                in[k] = build2(b, OP_add, in[k], n.in[k]);
+            at = dim_add(t, at, extent);
+        }
+        sum = build_concat(b, in, n.nin, 0);
+    }
+    b->stage = stage;
+    return sum;
 }
 
 /* --- the walk --------------------------------------------------------------------------------- */

@@ -37,4 +37,18 @@ const PassInfo *pass_infos(int *n);
 bool differentiate(Builder *b, const Val *y, const Val *dy, uint32_t ny, const Val *wrt,
                    uint32_t nwrt, Val *out);
 
+/** Parameters: take the gradient with respect to build_state(b, segment), not to views of it. It
+ * comes as a concat in the segment's layout, zeros where nothing arrives: the kernels that compute
+ * the pieces write into it. A piece alone is a slice of that. {0,0}: nothing arrives anywhere.
+ *
+ * This adds such a gradient to what a gradient slot holds, piece by piece, for a commit. */
+Val segment_accumulate(Builder *b, uint32_t slot, Val d);
+
+/** The gradient slot of a segment of parameters; made if the program has none yet. */
+uint32_t segment_grad_slot(Program *p, uint32_t segment);
+
+/* A call with a derivative of its own: attribute `grad` is the index + 1 of a graph with parameters
+ * (operands of the call, all its results, cotangents of the first `results` results), whose results
+ * are named like the parameters of the call's definition; one that is absent has no gradient. */
+
 #endif
