@@ -1,0 +1,443 @@
+/* gemm.c: the product of matrices, cut into cells of rows and columns that threads share. The
+ * loops, from the outside: cell, panel of at most two vectors of columns, block of k, register tile
+ * of rows.
+ *
+ * - A panel of b is copied next to each other (and widened to f32) unless it lies well and is used
+ * by few rows only; a is used in place, 16-bit numbers excepted.
+ * - c is updated in place where its rows are full vectors; else in a buffer that is copied in the
+ * end.
+ * - An element of c is ((c + sum over the first block of k) + sum over the second) ..., or without
+ * c. Cells, panels and tiles have no part in that. SPDX-License-Identifier: MIT */
+#include "runtime/gemm.h"
+
+#include "runtime/dtype.h"
+#include "runtime/gemm_kernels.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define TN_FN static inline __attribute__((unused))
+#include <math.h>
+
+#include "runtime/kernels/math.h"
+#include "runtime/kernels/number.h"
+
+enum {
+    KB = TN__GEMM_KB,
+    ROWS = 512,      /* rows of a cell */
+    TEMP_ROWS = 256, /* rows of the buffer for c */
+    WIDE_ROWS = 28,  /* rows of a widened to f32 at a time */
+    SUMS = 64,       /* elements of a sum cell */
+    PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
+    CELL_FLOPS = 1000000 /* some 10 microseconds: worth another thread */
+};
+
+typedef struct {
+    tn__gemm_args g; /* c is not transposed: its columns are the vectors */
+    const tn__gemm_kernels *kernels;
+    int64_t size, c_size;    /* bytes of an element */
+    bool narrow;             /* 16-bit a and b */
+    int64_t rows, m_cells;   /* rows of a cell; cells in a column */
+    int64_t panels, n_cells; /* panels of a cell; cells in a row */
+    int64_t products;        /* cells that are products; then those of sum_a, then of sum_b */
+    int64_t sum_a_cells, sum_b_cells; /* for each batch index */
+} Work;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t batches(const tn__gemm_args *g)
+{
+    return g->batch[0] * g->batch[1] * g->batch[2];
+}
+
+static void *at_batch(const tn__gemm_args *g, const tn__gemm_operand *o, int64_t size, int64_t i)
+{
+    const int64_t i2 = i % g->batch[2], i1 = i / g->batch[2] % g->batch[1],
+                  i0 = i / g->batch[2] / g->batch[1];
+    return (char *)o->data + size * (i0 * o->batch[0] + i1 * o->batch[1] + i2 * o->batch[2]);
+}
+
+static inline float load(int dtype, const void *p, int64_t i)
+{
+    switch (dtype) {
+    case TN_BF16:
+        return tn_f32_from_bf16(((const uint16_t *)p)[i]);
+    case TN_F16:
+        return tn_f32_from_f16(((const uint16_t *)p)[i]);
+    default:
+        return ((const float *)p)[i];
+    }
+}
+
+static inline void store(int dtype, void *p, int64_t i, float x)
+{
+    switch (dtype) {
+    case TN_BF16:
+        ((uint16_t *)p)[i] = tn_bf16_from_f32(x);
+        break;
+    case TN_F16:
+        ((uint16_t *)p)[i] = tn_f16_from_f32(x);
+        break;
+    default:
+        ((float *)p)[i] = x;
+    }
+}
+
+/* to[i * width + j] = from[i * rows + j * cols], and zeros beyond n_j. */
+static inline __attribute__((always_inline)) void widen_as(int dtype, float *restrict to,
+                                                           int64_t width, const void *from,
+                                                           int64_t rows, int64_t cols, int64_t n_i,
+                                                           int64_t n_j)
+{
+    for (int64_t i = 0; i < n_i; i++) {
+        if (cols == 1)
+            for (int64_t j = 0; j < n_j; j++)
+                to[i * width + j] = load(dtype, from, i * rows + j);
+        else
+            for (int64_t j = 0; j < n_j; j++)
+                to[i * width + j] = load(dtype, from, i * rows + j * cols);
+        for (int64_t j = n_j; j < width; j++)
+            to[i * width + j] = 0.0f;
+    }
+}
+
+static void widen(int dtype, float *to, int64_t width, const void *from, int64_t rows, int64_t cols,
+                  int64_t n_i, int64_t n_j)
+{
+    if (dtype == TN_BF16)
+        widen_as(TN_BF16, to, width, from, rows, cols, n_i, n_j);
+    else
+        widen_as(TN_F16, to, width, from, rows, cols, n_i, n_j);
+}
+
+/* Between c and its buffer, whose rows are `width` long. */
+static void fetch_c(const Work *w, const char *c, void *temp, int64_t width, int64_t m, int64_t n)
+{
+    const tn__gemm_operand *o = &w->g.c;
+    const int64_t rows = o->rows, cols = o->cols;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < width; j++) {
+            const int64_t at = i * rows + j * cols;
+            if (w->g.dtype == TN_F64)
+                ((double *)temp)[i * width + j] = j < n ? ((const double *)(const void *)c)[at] : 0;
+            else
+                ((float *)temp)[i * width + j] = j < n ? load(w->g.c_dtype, c, at) : 0;
+        }
+}
+
+static void put_c(const Work *w, char *c, const void *temp, int64_t width, int64_t m, int64_t n)
+{
+    const int64_t rows = w->g.c.rows, cols = w->g.c.cols;
+    if (w->g.dtype == TN_F64) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                ((double *)(void *)c)[i * rows + j * cols] = ((const double *)temp)[i * width + j];
+    } else if (w->g.c_dtype == TN_F32 && rows < cols) {
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < m; i++)
+                ((float *)(void *)c)[i * rows + j * cols] = ((const float *)temp)[i * width + j];
+    } else {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                store(w->g.c_dtype, c, i * rows + j * cols, ((const float *)temp)[i * width + j]);
+    }
+}
+
+/* One block of k of a panel: rows of a times b, which is packed or lies well. */
+static void run_panel(const Work *w, tn__gemm_panel *p, const char *a)
+{
+    const int64_t a_m = w->g.a.rows, a_k = w->g.a.cols;
+    p->a_m = a_m;
+    p->a_k = a_k;
+    if (!w->narrow) {
+        p->a = a;
+        w->kernels->panel(p);
+        return;
+    }
+    float wide[WIDE_ROWS * KB];
+    tn__gemm_panel part = *p;
+    for (int64_t m = 0; m < p->m; m += WIDE_ROWS) {
+        part.m = least(WIDE_ROWS, p->m - m);
+        part.c = (float *)p->c + m * p->c_m;
+        part.a = wide;
+        if (a_k == 1 || a_m != 1) {
+            widen(w->g.dtype, wide, p->k, a + m * a_m * w->size, a_m, a_k, part.m, p->k);
+            part.a_m = p->k;
+            part.a_k = 1;
+        } else {
+            widen(w->g.dtype, wide, part.m, a + m * w->size, a_k, 1, p->k, part.m);
+            part.a_m = 1;
+            part.a_k = part.m;
+        }
+        w->kernels->panel(&part);
+    }
+}
+
+/* c[0 .. m, 0 .. cols) for all k; cols <= width = vectors * lanes. */
+static void panel_cell(const Work *w, const char *a, const char *b, char *c, int64_t m,
+                       int64_t cols, int vectors)
+{
+    _Alignas(64) char packed[PANEL_BYTES];
+    _Alignas(64) char temp[TEMP_ROWS * TN__GEMM_MAX_NR * 4];
+    const tn__gemm_args *g = &w->g;
+    const int64_t width = vectors * w->kernels->lanes;
+    const bool direct = !w->narrow && g->c.cols == 1 && cols == width;
+    const bool in_place = !w->narrow && g->b.cols == 1 && cols == width && m <= 3 * w->kernels->mr;
+    tn__gemm_panel p = {.m = m, .c = c, .c_m = g->c.rows, .vectors = vectors};
+    if (!direct) {
+        p.c = temp;
+        p.c_m = width;
+        if (g->accumulate)
+            fetch_c(w, c, temp, width, m, cols);
+    }
+    int64_t k = 0;
+    do {
+        p.k = least(KB, g->k - k);
+        p.add = k > 0 || g->accumulate;
+        const char *const from = b + k * g->b.rows * w->size;
+        p.b = in_place ? from : packed;
+        p.b_k = in_place ? g->b.rows : width;
+        if (w->narrow)
+            widen(g->dtype, (float *)(void *)packed, width, from, g->b.rows, g->b.cols, p.k, cols);
+        else if (!in_place)
+            w->kernels->pack(packed, width, from, g->b.rows, g->b.cols, p.k, cols);
+        run_panel(w, &p, a + k * g->a.cols * w->size);
+        k += KB;
+    } while (k < g->k);
+    if (!direct)
+        put_c(w, c, temp, width, m, cols);
+}
+
+static void product_cell(const Work *w, int64_t cell)
+{
+    const tn__gemm_args *g = &w->g;
+    const int64_t batch = cell / (w->m_cells * w->n_cells);
+    const int64_t m0 = cell / w->n_cells % w->m_cells * w->rows, m = least(w->rows, g->m - m0);
+    const int lanes = w->kernels->lanes;
+    const int64_t n0 = cell % w->n_cells * w->panels * 2 * lanes;
+    const int64_t n1 = least(g->n, n0 + w->panels * 2 * lanes);
+    const char *const a = (char *)at_batch(g, &g->a, w->size, batch) + m0 * g->a.rows * w->size;
+    const char *const b = at_batch(g, &g->b, w->size, batch);
+    char *const c = (char *)at_batch(g, &g->c, w->c_size, batch) + m0 * g->c.rows * w->c_size;
+    for (int64_t n = n0; n < n1;) {
+        const int64_t left = n1 - n;
+        const int vectors = left > lanes ? 2 : 1;
+        const int64_t cols = least(left, vectors * lanes);
+        const bool whole = !w->narrow && g->c.cols == 1 && cols == vectors * lanes;
+        for (int64_t i = 0; i < m;) {
+            const int64_t rows = least(m - i, whole ? m : TEMP_ROWS);
+            panel_cell(w, a + i * g->a.rows * w->size, b + n * g->b.cols * w->size,
+                       c + (i * g->c.rows + n * g->c.cols) * w->c_size, rows, cols, vectors);
+            i += rows;
+        }
+        n += cols;
+    }
+}
+
+/* sums[i] = sum over k of x[i * step + k * k_step]: block by block of k, each from the start. */
+static inline __attribute__((always_inline)) void sum_as(int dtype, const void *x, int64_t step,
+                                                         int64_t k_step, int64_t k, int64_t n,
+                                                         float *restrict sums)
+{
+    for (int64_t k0 = 0; k0 < k; k0 += KB) {
+        float part[SUMS] = {0};
+        for (int64_t l = k0; l < least(k, k0 + KB); l++)
+            for (int64_t i = 0; i < n; i++)
+                part[i] += load(dtype, x, i * step + l * k_step);
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += part[i];
+    }
+}
+
+static void sum_f64(const double *x, int64_t step, int64_t k_step, int64_t k, int64_t n,
+                    double *restrict sums)
+{
+    for (int64_t k0 = 0; k0 < k; k0 += KB) {
+        double part[SUMS] = {0};
+        for (int64_t l = k0; l < least(k, k0 + KB); l++)
+            for (int64_t i = 0; i < n; i++)
+                part[i] += x[i * step + l * k_step];
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += part[i];
+    }
+}
+
+static void sum_cell(const Work *w, const void *x, int64_t step, int64_t k_step, int64_t n,
+                     void *to, int64_t to_step)
+{
+    const int dtype = w->g.dtype, c_dtype = w->g.c_dtype;
+    const int64_t k = w->g.k;
+    const bool add = w->g.accumulate_sums;
+    if (dtype == TN_F64) {
+        double sums[SUMS] = {0}, *const out = to;
+        sum_f64(x, step, k_step, k, n, sums);
+        for (int64_t i = 0; i < n; i++)
+            out[i * to_step] = add ? out[i * to_step] + sums[i] : sums[i];
+        return;
+    }
+    float sums[SUMS] = {0};
+    if (dtype == TN_F32 && step == 1)
+        sum_as(TN_F32, x, 1, k_step, k, n, sums);
+    else if (dtype == TN_F32)
+        sum_as(TN_F32, x, step, k_step, k, n, sums);
+    else if (dtype == TN_BF16)
+        sum_as(TN_BF16, x, step, k_step, k, n, sums);
+    else
+        sum_as(TN_F16, x, step, k_step, k, n, sums);
+    for (int64_t i = 0; i < n; i++)
+        store(c_dtype, to, i * to_step, add ? load(c_dtype, to, i * to_step) + sums[i] : sums[i]);
+}
+
+static void sum_a_cell(const Work *w, int64_t cell)
+{
+    const tn__gemm_args *g = &w->g;
+    const int64_t batch = cell / w->sum_a_cells, i = cell % w->sum_a_cells * SUMS;
+    const char *const a = at_batch(g, &g->a, w->size, batch);
+    char *const to = at_batch(g, &g->sum_a, w->c_size, batch);
+    sum_cell(w, a + i * g->a.rows * w->size, g->a.rows, g->a.cols, least(SUMS, g->m - i),
+             to + i * g->sum_a.rows * w->c_size, g->sum_a.rows);
+}
+
+static void sum_b_cell(const Work *w, int64_t cell)
+{
+    const tn__gemm_args *g = &w->g;
+    const int64_t batch = cell / w->sum_b_cells, i = cell % w->sum_b_cells * SUMS;
+    const char *const b = at_batch(g, &g->b, w->size, batch);
+    char *const to = at_batch(g, &g->sum_b, w->c_size, batch);
+    sum_cell(w, b + i * g->b.cols * w->size, g->b.cols, g->b.rows, least(SUMS, g->n - i),
+             to + i * g->sum_b.cols * w->c_size, g->sum_b.cols);
+}
+
+static void run_cells(void *ctx, int64_t lo, int64_t hi)
+{
+    const Work *w = ctx;
+    const int64_t sum_a_end = w->products + w->sum_a_cells * batches(&w->g);
+    for (int64_t cell = lo; cell < hi; cell++)
+        if (cell < w->products)
+            product_cell(w, cell);
+        else if (cell < sum_a_end)
+            sum_a_cell(w, cell - w->products);
+        else
+            sum_b_cell(w, cell - sum_a_end);
+}
+
+static const tn__gemm_kernels *kernels_for(int dtype, tn__gemm_processor most)
+{
+#if defined(__x86_64__)
+    if (most >= TN__GEMM_AVX512 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw"))
+        return dtype == TN_F64 ? &tn__gemm_f64_avx512 : &tn__gemm_f32_avx512;
+    if (most >= TN__GEMM_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return dtype == TN_F64 ? &tn__gemm_f64_avx2 : &tn__gemm_f32_avx2;
+#endif
+    (void)most;
+    return dtype == TN_F64 ? &tn__gemm_f64_base : &tn__gemm_f32_base;
+}
+
+static tn__gemm_operand transposed(tn__gemm_operand o)
+{
+    const int64_t rows = o.rows;
+    o.rows = o.cols;
+    o.cols = rows;
+    return o;
+}
+
+/* c' = b' a': the same numbers in the same order. */
+static void transpose(tn__gemm_args *g)
+{
+    const tn__gemm_operand a = g->a, sum_a = g->sum_a;
+    const int64_t m = g->m;
+    g->m = g->n;
+    g->n = m;
+    g->a = transposed(g->b);
+    g->b = transposed(a);
+    g->c = transposed(g->c);
+    g->sum_a = transposed(g->sum_b);
+    g->sum_b = transposed(sum_a);
+}
+
+/* Whether it is cheaper to have rows of c as vectors. What it costs beside the products: packing b
+ * (twice as much when its rows are not neighbours), and c through a buffer. */
+static bool wants_transpose(const tn__gemm_args *g)
+{
+    const int64_t pack_b =
+        g->k * g->n * (g->b.cols == 1 ? 1 : 2) + (g->c.cols == 1 ? 0 : 2) * g->m * g->n;
+    const int64_t pack_a =
+        g->k * g->m * (g->a.rows == 1 ? 1 : 2) + (g->c.rows == 1 ? 0 : 2) * g->m * g->n;
+    return g->m >= 8 ? pack_a < pack_b : false;
+}
+
+/* Cells: enough for all threads, none too small. */
+static void plan_cells(Work *w, int threads)
+{
+    const tn__gemm_args *g = &w->g;
+    const int64_t all = divide_up(g->n, 2 * w->kernels->lanes), mr = w->kernels->mr,
+                  count = batches(g);
+    w->rows = least(g->m, ROWS / mr * mr);
+    w->panels = all;
+    const int64_t wanted = threads > 1 ? 4 * threads : 1;
+    for (;;) {
+        w->m_cells = divide_up(g->m, w->rows);
+        w->n_cells = divide_up(all, w->panels);
+        if (count * w->m_cells * w->n_cells >= wanted)
+            break;
+        if (w->panels > 1)
+            w->panels = divide_up(w->panels, 2);
+        else if (w->rows > 2 * mr)
+            w->rows = divide_up(divide_up(w->rows, 2), mr) * mr;
+        else
+            break;
+    }
+    w->products = count * w->m_cells * w->n_cells;
+    w->sum_a_cells = g->sum_a.data ? divide_up(g->m, SUMS) : 0;
+    w->sum_b_cells = g->sum_b.data ? divide_up(g->n, SUMS) : 0;
+}
+
+int tn__gemm(const tn__gemm_args *args, tn__pool *pool)
+{
+    return tn__gemm_on(args, pool, TN__GEMM_AVX512);
+}
+
+int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor most)
+{
+    Work w = {.g = *args};
+    tn__gemm_args *const g = &w.g;
+    g->c_dtype = g->c_dtype ? g->c_dtype : g->dtype;
+    if (!g->batch[0] && !g->batch[1] && !g->batch[2])
+        g->batch[0] = g->batch[1] = g->batch[2] = 1;
+    w.narrow = g->dtype == TN_BF16 || g->dtype == TN_F16;
+    if ((g->dtype != TN_F32 && g->dtype != TN_F64 && !w.narrow) ||
+        (g->c_dtype != g->dtype && !(w.narrow && g->c_dtype == TN_F32)) || g->m < 0 || g->n < 0 ||
+        g->k < 0 || g->batch[0] < 0 || g->batch[1] < 0 || g->batch[2] < 0)
+        return -1;
+    if (!batches(g))
+        return 0;
+    g->sum_a.rows = g->sum_a.rows ? g->sum_a.rows : g->sum_a.cols;
+    g->sum_b.cols = g->sum_b.cols ? g->sum_b.cols : g->sum_b.rows;
+    if (wants_transpose(g))
+        transpose(g);
+    w.kernels = kernels_for(g->dtype, most);
+    w.size = (int64_t)tn__dtype_size(g->dtype);
+    w.c_size = (int64_t)tn__dtype_size(g->c_dtype);
+    const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
+    if (g->m && g->n)
+        plan_cells(&w, flops < 2 * CELL_FLOPS ? 1 : tn__pool_threads(pool));
+    else { /* sums only */
+        w.sum_a_cells = g->sum_a.data ? divide_up(g->m, SUMS) : 0;
+        w.sum_b_cells = g->sum_b.data ? divide_up(g->n, SUMS) : 0;
+    }
+    const int64_t cells = w.products + (w.sum_a_cells + w.sum_b_cells) * batches(g);
+    const double each = flops / (double)(cells ? cells : 1);
+    const int64_t grain = flops < 2 * CELL_FLOPS ? cells : (int64_t)(CELL_FLOPS / (each + 1.0));
+    tn__pool_run(pool, run_cells, &w, cells, grain);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* gemm_kernels.h: what gemm.c wants from each kind of processor. SPDX-License-Identifier: MIT */
+#ifndef TENON_RUNTIME_GEMM_KERNELS_H
+#define TENON_RUNTIME_GEMM_KERNELS_H
+
+#include "runtime/gemm.h"
+
+#include <stdint.h>
+
+enum {
+    TN__GEMM_KB =
+        256, /* k is summed in blocks of this length, on every processor: part of the result */
+    TN__GEMM_MAX_NR = 32
+};
+
+/* One block of k (k <= TN__GEMM_KB) of a panel of columns: c[m, 0 .. cols) (+)= sum of a[m, k] b[k,
+ * 0 ..) */
+typedef struct {
+    int64_t m, k;
+    const void *a;
+    int64_t a_m, a_k;
+    const void *b;
+    int64_t b_k; /* columns are neighbours */
+    void *c;
+    int64_t c_m;
+    int add;     /* 0: c is overwritten */
+    int vectors; /* columns / lanes: 1 or 2 */
+} tn__gemm_panel;
+
+typedef struct {
+    int lanes; /* numbers in a vector */
+    int mr;    /* rows of the largest register tile */
+    void (*panel)(const tn__gemm_panel *p);
+    /* to[k * nr + n] = b[k * b_k + n * b_n], zero for cols <= n < nr */
+    void (*pack)(void *to, int64_t nr, const void *b, int64_t b_k, int64_t b_n, int64_t k,
+                 int64_t cols);
+} tn__gemm_kernels;
+
+extern const tn__gemm_kernels tn__gemm_f32_base, tn__gemm_f64_base;
+#if defined(__x86_64__)
+extern const tn__gemm_kernels tn__gemm_f32_avx2, tn__gemm_f64_avx2;
+extern const tn__gemm_kernels tn__gemm_f32_avx512, tn__gemm_f64_avx512;
+#endif
+
+typedef enum { TN__GEMM_BASE, TN__GEMM_AVX2, TN__GEMM_AVX512 } tn__gemm_processor;
+
+/** tn__gemm with the kernels for `most` or, where the processor has less, the best it has. */
+int tn__gemm_on(const tn__gemm_args *g, tn__pool *pool, tn__gemm_processor most);
+
+#endif
