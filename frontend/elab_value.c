@@ -266,8 +266,9 @@ Val use_val(Elab *e, const Value *v)
     case V_late:
         if (v->graph == e->b.g)
             return v->val;
-        if (e->capture && v->graph != e->making)
-            return use_captured(e, v);
+        for (const Capture *c = e->capture; c; c = c->up)
+            if (c->outer == v->graph)
+                return use_captured(e, v);
         return import_val(e, v->graph, v->val);
     case V_int: return build_const_int(&e->b, DT_i64, v->i);
     case V_float: return build_const(&e->b, DT_f64, v->f);
