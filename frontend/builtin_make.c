@@ -1,0 +1,417 @@
+/* builtin_make.c: new tensors, random ones, conversions, and choice by index.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/elab.h"
+
+#include <string.h>
+
+static bool give(Elab *e, Val v, Value *out)
+{
+    *out = v_tensor(e, v);
+    return true;
+}
+
+static Dim num(Elab *e, int64_t k)
+{
+    return dim_const(e->dims, k);
+}
+
+/* ---- conversions ---- */
+
+bool builtin_to(Elab *e, const Call *c, Value *out)
+{
+    const Value *what = &c->arg[1];
+    Val x;
+    if (is_poison(what) || !arg_tensor(e, c, 0, &x))
+        return false;
+    switch (what->kind) {
+    case V_dtype: return give(e, build_cast(&e->b, x, what->dtype), out);
+    case V_tensor: return give(e, build_cast(&e->b, x, value_type(e, what)->dtype), out);
+    case V_device:
+        elab_unsupported(e, c->at, "a copy on another device");
+        return false;
+    default:
+        elab_error(e, DIAG_bad_type, c->arg_at[1], "to: a dtype, a device or a tensor, not a %s",
+                   value_kind(what));
+        return false;
+    }
+}
+
+/* ---- a value everywhere ---- */
+
+static bool filled(Elab *e, const Call *c, uint32_t shape_arg, DType t, const Value *v, Value *out)
+{
+    Dim shape[MAX_RANK];
+    uint32_t rank;
+    if (!arg_shape(e, c, shape_arg, shape, &rank, NULL))
+        return false;
+    return give(e, build_broadcast_to(&e->b, val_as(e, v, t), shape, rank), out);
+}
+
+/* The dtype of a fill value when none is asked for. */
+static DType fill_dtype(Elab *e, const Value *v)
+{
+    if (v->kind == V_tensor)
+        return value_type(e, v)->dtype;
+    if (v->kind == V_bool)
+        return DT_bool;
+    return v->kind == V_int || v->kind == V_size ? DT_i64 : e->float_type;
+}
+
+static bool fill_ok(Elab *e, const Call *c, uint32_t i)
+{
+    const Value *v = &c->arg[i];
+    if (is_number(v) || v->kind == V_bool || (v->kind == V_tensor && !value_type(e, v)->rank))
+        return true;
+    if (!is_poison(v))
+        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: the value is a number, not a %s",
+                   c->row->name, value_kind(v));
+    return false;
+}
+
+bool builtin_full(Elab *e, const Call *c, Value *out)
+{
+    DType t;
+    const Value v = v_int(c->row->op);
+    return arg_dtype(e, c, 1, e->float_type, &t) && filled(e, c, 0, t, &v, out);
+}
+
+bool builtin_full_of(Elab *e, const Call *c, Value *out)
+{
+    DType t;
+    return fill_ok(e, c, 1) && arg_dtype(e, c, 2, fill_dtype(e, &c->arg[1]), &t) &&
+           filled(e, c, 0, t, &c->arg[1], out);
+}
+
+static bool filled_like(Elab *e, const Call *c, const Value *v, uint32_t dtype_arg, Value *out)
+{
+    Val x;
+    DType t;
+    if (!arg_tensor(e, c, 0, &x))
+        return false;
+    const TypeInfo of = *type_at(e, x);
+    if (!arg_dtype(e, c, dtype_arg, of.dtype, &t))
+        return false;
+    return give(e, build_broadcast_to(&e->b, val_as(e, v, t), of.shape, of.rank), out);
+}
+
+bool builtin_like(Elab *e, const Call *c, Value *out)
+{
+    const Value v = v_int(c->row->op);
+    return filled_like(e, c, &v, 1, out);
+}
+
+bool builtin_full_like(Elab *e, const Call *c, Value *out)
+{
+    return fill_ok(e, c, 1) && filled_like(e, c, &c->arg[1], 2, out);
+}
+
+static bool new_filled(Elab *e, const Call *c, const Value *v, uint32_t dtype_arg, Value *out)
+{
+    Val x;
+    DType t;
+    return arg_tensor(e, c, 0, &x) && arg_dtype(e, c, dtype_arg, type_at(e, x)->dtype, &t) &&
+           filled(e, c, 1, t, v, out);
+}
+
+bool builtin_new_full(Elab *e, const Call *c, Value *out)
+{
+    const Value v = v_int(c->row->op);
+    return new_filled(e, c, &v, 2, out);
+}
+
+bool builtin_new_full_of(Elab *e, const Call *c, Value *out)
+{
+    return fill_ok(e, c, 2) && new_filled(e, c, &c->arg[2], 3, out);
+}
+
+/* ---- patterns ---- */
+
+bool builtin_eye(Elab *e, const Call *c, Value *out)
+{
+    Dim shape[2];
+    DType t;
+    if (!arg_dim(e, c, 0, &shape[0]) || !arg_dtype(e, c, 2, e->float_type, &t))
+        return false;
+    shape[1] = shape[0];
+    if (arg_given(c, 1) && !arg_dim(e, c, 1, &shape[1]))
+        return false;
+    const Val on = build2(&e->b, OP_eq, build_iota(&e->b, shape, 2, 0),
+                          build_iota(&e->b, shape, 2, 1));
+    return give(e, build_cast(&e->b, on, t), out);
+}
+
+/* start + step * i; ints in i64, floats computed in f64. */
+static Val progression(Elab *e, const Value *start, const Value *step, Dim n, DType t)
+{
+    const DType wide = dtype_is_float(t) ? DT_f64 : DT_i64;
+    Val v = build_cast(&e->b, build_iota(&e->b, &n, 1, 0), wide);
+    v = build2(&e->b, OP_mul, v, val_as(e, step, wide));
+    v = build2(&e->b, OP_add, v, val_as(e, start, wide));
+    return build_cast(&e->b, v, t);
+}
+
+bool builtin_arange(Elab *e, const Call *c, Value *out)
+{
+    const List *l = c->arg[0].kind == V_list ? c->arg[0].list : NULL;
+    if (!l || l->n < 1 || l->n > 3) {
+        elab_error(e, DIAG_bad_call, c->at, "arange takes stop, or start and stop, or a step too");
+        return false;
+    }
+    const Value start = l->n > 1 ? l->at[0] : v_int(0), stop = l->at[l->n > 1];
+    const Value step = l->n > 2 ? l->at[2] : v_int(1);
+    const Value *all[] = {&start, &stop, &step};
+    bool floats = false;
+    for (int i = 0; i < 3; i++) {
+        if (is_poison(all[i]))
+            return false;
+        if (!is_number(all[i]) || all[i]->kind == V_late) {
+            elab_error(e, DIAG_not_static, c->at, "arange: bounds are sizes or numbers known while "
+                                                  "compiling");
+            return false;
+        }
+        floats |= all[i]->kind == V_float;
+    }
+    DType t;
+    if (!arg_dtype(e, c, 1, floats ? e->float_type : DT_i64, &t))
+        return false;
+    Dim n;
+    if (floats) {
+        if (!is_static_number(&start) || !is_static_number(&stop) || static_number(&step) == 0) {
+            elab_error(e, DIAG_bad_call, c->at, "arange: float bounds are known while compiling, "
+                                                "and the step is not 0");
+            return false;
+        }
+        const double k = (static_number(&stop) - static_number(&start)) / static_number(&step);
+        if (!(k < 1e15)) {
+            elab_error(e, DIAG_bad_number, c->at, "arange has too many elements");
+            return false;
+        }
+        n = num(e, k > 0 ? (int64_t)k + ((double)(int64_t)k < k) : 0);
+    } else {
+        Dim from, to;
+        if (step.kind != V_int || step.i == 0) {
+            elab_error(e, DIAG_bad_call, c->at, "arange: the step is an int other than 0");
+            return false;
+        }
+        if (!value_dim(e, &start, &from) || !value_dim(e, &stop, &to))
+            return false;
+        const Dim span = step.i > 0 ? dim_sub(e->dims, to, from) : dim_sub(e->dims, from, to);
+        n = dim_ceildiv(e->dims, span, num(e, step.i > 0 ? step.i : -step.i));
+        if (dim_le(e->dims, num(e, 0), n) != YES)
+            n = dim_max(e->dims, n, num(e, 0));
+    }
+    return give(e, progression(e, &start, &step, n, t), out);
+}
+
+bool builtin_linspace(Elab *e, const Call *c, Value *out)
+{
+    double from, to;
+    Dim n;
+    DType t;
+    int64_t k;
+    if (!arg_float(e, c, 0, &from) || !arg_float(e, c, 1, &to) || !arg_dim(e, c, 2, &n) ||
+        !arg_dtype(e, c, 3, e->float_type, &t))
+        return false;
+    if (dim_is_const(e->dims, n, &k)) {
+        const Value start = v_float(from), step = v_float(k > 1 ? (to - from) / (double)(k - 1) : 0);
+        return give(e, progression(e, &start, &step, n, t), out);
+    }
+    Val v = build_cast(&e->b, build_iota(&e->b, &n, 1, 0), DT_f64);
+    const Val last = build_dim(&e->b, dim_max(e->dims, num(e, 1), dim_sub(e->dims, n, num(e, 1))));
+    v = build2(&e->b, OP_mul, v, build_const(&e->b, DT_f64, to - from));
+    v = build2(&e->b, OP_div, v, build_cast(&e->b, last, DT_f64));
+    v = build2(&e->b, OP_add, v, build_const(&e->b, DT_f64, from));
+    return give(e, build_cast(&e->b, v, t), out);
+}
+
+/* ---- random ---- */
+
+static Val draw(Elab *e, const char *name, int kind, const Dim *shape, uint32_t rank, DType t)
+{
+    return build_cast(&e->b, build_random(&e->b, draw_key(e, name), kind, shape, rank), t);
+}
+
+static bool float_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DType *t)
+{
+    if (!arg_dtype(e, c, i, fallback, t))
+        return false;
+    if (dtype_is_float(*t))
+        return true;
+    elab_error(e, DIAG_dtype_mismatch, c->arg_at[i], "%s draws floats, not %s", c->row->name,
+               dtype_name(*t));
+    return false;
+}
+
+bool builtin_rand(Elab *e, const Call *c, Value *out)
+{
+    Dim shape[MAX_RANK];
+    uint32_t rank;
+    DType t;
+    if (!arg_shape(e, c, 0, shape, &rank, NULL) || !float_dtype(e, c, 1, e->float_type, &t))
+        return false;
+    return give(e, draw(e, c->row->name, c->row->op, shape, rank, t), out);
+}
+
+bool builtin_rand_like(Elab *e, const Call *c, Value *out)
+{
+    Val x;
+    DType t;
+    if (!arg_tensor(e, c, 0, &x))
+        return false;
+    const TypeInfo of = *type_at(e, x);
+    const DType same = dtype_is_float(of.dtype) ? of.dtype : e->float_type;
+    if (!float_dtype(e, c, 1, same, &t))
+        return false;
+    return give(e, draw(e, c->row->name, c->row->op, of.shape, of.rank, t), out);
+}
+
+/* low + (31 random bits) % (high - low): exact in integers. */
+bool builtin_randint(Elab *e, const Call *c, Value *out)
+{
+    Dim shape[MAX_RANK];
+    uint32_t rank;
+    int64_t low, high;
+    DType t;
+    if (!arg_int(e, c, 0, &low) || !arg_int(e, c, 1, &high) ||
+        !arg_shape(e, c, 2, shape, &rank, NULL) || !arg_dtype(e, c, 3, DT_i64, &t))
+        return false;
+    if (high <= low || high - low > INT32_MAX) {
+        elab_error(e, DIAG_bad_number, c->at, "randint: %lld to %lld is no range of 1 to 2^31-1 "
+                                              "numbers",
+                   (long long)low, (long long)high);
+        return false;
+    }
+    Val v = build_random(&e->b, draw_key(e, "randint"), RANDOM_BITS, shape, rank);
+    v = build_cast(&e->b, v, DT_i64);
+    v = build2(&e->b, OP_and, v, build_const_int(&e->b, DT_i64, INT32_MAX));
+    v = build2(&e->b, OP_mod, v, build_const_int(&e->b, DT_i64, high - low));
+    v = build2(&e->b, OP_add, v, build_const_int(&e->b, DT_i64, low));
+    return give(e, build_cast(&e->b, v, t), out);
+}
+
+bool builtin_bernoulli(Elab *e, const Call *c, Value *out)
+{
+    Dim shape[MAX_RANK];
+    uint32_t rank = 0;
+    DType t = e->float_type;
+    if (c->arg[0].kind == V_tensor) {
+        const TypeInfo of = *value_type(e, &c->arg[0]);
+        if (!dtype_is_float(of.dtype)) {
+            elab_error(e, DIAG_dtype_mismatch, c->arg_at[0], "bernoulli: probabilities are floats");
+            return false;
+        }
+        t = of.dtype;
+        rank = of.rank;
+        memcpy(shape, of.shape, sizeof shape);
+    }
+    if (arg_given(c, 1) && !arg_shape(e, c, 1, shape, &rank, NULL))
+        return false;
+    if (!is_number(&c->arg[0]) && c->arg[0].kind != V_tensor)
+        return is_poison(&c->arg[0]) ? false : fill_ok(e, c, 0);
+    const Value u = v_tensor(e, draw(e, "bernoulli", RANDOM_UNIFORM, shape, rank, t));
+    Value less;
+    if (!binary_op(e, AST_lt, c->at, &u, c->at, &c->arg[0], c->arg_at[0], &less))
+        return false;
+    return give(e, build_cast(&e->b, use_val(e, &less), t), out);
+}
+
+/* ---- by index ---- */
+
+static bool int_index(Elab *e, const Call *c, uint32_t i, Val *out)
+{
+    if (!arg_tensor(e, c, i, out))
+        return false;
+    if (dtype_is_int(type_at(e, *out)->dtype))
+        return true;
+    elab_error(e, DIAG_dtype_mismatch, c->arg_at[i], "%s: indices are integers, not %s",
+               c->row->name, dtype_name(type_at(e, *out)->dtype));
+    return false;
+}
+
+/* The axis goes to the end and all others are a batch: out[b.., k] = x[b.., index[b.., k]]. */
+bool builtin_gather(Elab *e, const Call *c, Value *out)
+{
+    Val x, index;
+    uint32_t axis;
+    if (!arg_tensor(e, c, 0, &x) || !int_index(e, c, 2, &index))
+        return false;
+    const TypeInfo t = *type_at(e, x), it = *type_at(e, index);
+    if (!arg_axis(e, c, 1, t.rank, &axis))
+        return false;
+    bool same = t.rank == it.rank;
+    for (uint32_t i = 0; i < t.rank && same; i++)
+        same = i == axis || prove_equal(e, c->at, t.shape[i], it.shape[i]);
+    if (!same) {
+        elab_error(e, DIAG_shape_mismatch, c->at,
+                   "gather: the index %s must have the sizes of %s, but for axis %u",
+                   type_str(e, index), type_str(e, x), axis);
+        return false;
+    }
+    const uint32_t last = t.rank - 1u;
+    int64_t perm[MAX_RANK], back[MAX_RANK];
+    for (uint32_t i = 0; i < t.rank; i++)
+        perm[i] = i == last ? axis : i < axis ? i : i + 1;
+    for (uint32_t i = 0; i < t.rank; i++)
+        back[perm[i]] = i;
+    x = build_transpose(&e->b, x, perm);
+    index = build_transpose(&e->b, index, perm);
+    const Val y = build_gather(&e->b, x, index, last, last, GATHER_CHECK);
+    return give(e, build_transpose(&e->b, y, back), out);
+}
+
+bool builtin_index_select(Elab *e, const Call *c, Value *out)
+{
+    Val x, index;
+    uint32_t axis;
+    if (!arg_tensor(e, c, 0, &x) || !int_index(e, c, 2, &index) ||
+        !arg_axis(e, c, 1, type_at(e, x)->rank, &axis))
+        return false;
+    if (type_at(e, index)->rank != 1) {
+        elab_error(e, DIAG_shape_mismatch, c->arg_at[2], "index_select: the index is a vector, not %s",
+                   type_str(e, index));
+        return false;
+    }
+    /* axis first, rows chosen, and back */
+    const uint32_t rank = type_at(e, x)->rank;
+    int64_t perm[MAX_RANK], back[MAX_RANK];
+    for (uint32_t i = 0; i < rank; i++)
+        perm[i] = i == 0 ? axis : i <= axis ? i - 1 : i;
+    for (uint32_t i = 0; i < rank; i++)
+        back[perm[i]] = i;
+    const Val y = build_gather(&e->b, build_transpose(&e->b, x, perm), index, 0, 0, GATHER_CHECK);
+    return give(e, build_transpose(&e->b, y, back), out);
+}
+
+bool builtin_embedding(Elab *e, const Call *c, Value *out)
+{
+    Val index, weight;
+    if (!int_index(e, c, 0, &index) || !arg_tensor(e, c, 1, &weight))
+        return false;
+    const TypeInfo t = *type_at(e, weight);
+    if (t.rank != 2 || type_at(e, index)->rank + 1u > MAX_RANK) {
+        elab_error(e, DIAG_shape_mismatch, c->arg_at[1], "embedding: the table is a matrix, not %s",
+                   type_str(e, weight));
+        return false;
+    }
+    return give(e, build_gather(&e->b, weight, index, 0, 0, GATHER_CHECK), out);
+}
+
+bool builtin_one_hot(Elab *e, const Call *c, Value *out)
+{
+    Val index;
+    Dim classes;
+    if (!int_index(e, c, 0, &index) || !arg_dim(e, c, 1, &classes))
+        return false;
+    TypeInfo t = *type_at(e, index);
+    if (t.rank == MAX_RANK) {
+        elab_error(e, DIAG_shape_mismatch, c->at, "a tensor has at most %d axes", MAX_RANK);
+        return false;
+    }
+    int64_t dims[MAX_RANK];
+    for (uint32_t i = 0; i < t.rank; i++)
+        dims[i] = i;
+    t.shape[t.rank] = classes;
+    const Val wide = build_broadcast(&e->b, index, t.shape, t.rank + 1u, dims);
+    const Val at = build_cast(&e->b, build_iota(&e->b, t.shape, t.rank + 1u, t.rank), t.dtype);
+    return give(e, build_cast(&e->b, build2(&e->b, OP_eq, at, wide), DT_i64), out);
+}
