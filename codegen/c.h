@@ -1,0 +1,26 @@
+/* c.h: a kernel as a C function over a range of its cells. kernels.md shows the target look.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_CODEGEN_C_H
+#define TENON_CODEGEN_C_H
+
+#include "codegen/ktext.h"
+
+/* What the program tables need to know about a printed kernel. */
+typedef struct {
+    const char *name;
+    uint32_t nsites;
+    const Site *sites; /* of its checks, numbered from 1 */
+    int block_cells;   /* CUDA: cells a block works on */
+} PrintedKernel;
+
+/** Appends `static void NAME(...)` and `static void NAME_call(...)`, which has the type tn_cpu_kernel.
+ * `number` is the kernel's place in the model, for the head comment. */
+PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out);
+
+/** The head comment of a kernel: what it computes, source lines, class, bytes. */
+void kernel_comment(Program *p, const Kernel *k, uint32_t number, StrBuf *out);
+
+/** "lltm.tn:9-12" of the kernel's source lines; "" if it has none. */
+const char *kernel_where(Program *p, const Kernel *k, Arena *a);
+
+#endif

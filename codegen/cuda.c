@@ -1,0 +1,465 @@
+/* cuda.c: see cuda.h. A grid cell belongs to a team (threadIdx.y) of lanes (threadIdx.x), or to a
+ * lane; where loops are spread over teams, a block works on one cell (or a cell a lane) together.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/cuda_internal.h"
+#include "ir/base/die.h"
+#include "ir/host.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *cuda_name(const Cuda *c, Sym s)
+{
+    return sym_text(c->t.p->cx->names, s);
+}
+
+static const char *axis_name(const Cuda *c, Symbol s)
+{
+    return cuda_name(c, dim_symbol(cuda_dims(c), s)->name);
+}
+
+/* --- statements ---------------------------------------------------------------------------------- */
+
+static void print_let(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    const char *value = ktext_expr(t, s->expr).text;
+    const char *type = s->axis.id ? "long long" : ktext_value(t, kexpr(t->k, s->expr)->type);
+    const char *name = ktext_let_name(t, s);
+    emit_line(&t->e, "const %s %s = %s;", type, name, value);
+    ktext_let(t, s->expr, (Text){name, PREC_PRIMARY});
+}
+
+static void print_fold(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    const char *index = NULL;
+    if (s->fold_index.id) {
+        Dim at = t->nsubst ? dim_substitute(cuda_dims(c), s->fold_index, t->subst, t->nsubst)
+                           : s->fold_index;
+        index = ktext_dim(t, at).text;
+    }
+    emit_line(&t->e, "%s;", acc_fold(t, s->acc, ktext_expr(t, s->expr).text, index));
+}
+
+static void print_check(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    t->reports = true;
+    vec_push(t->a, &t->sites, s->site);
+    emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
+    emit_line(&t->e, "error[0] = %u;", t->sites.n);
+    for (uint32_t i = 0; i < s->pred.n; i++) {
+        const GuardTerm *g = &s->pred.at[i];
+        if (g->kind != G_LT || !dim_mentions_kind(cuda_dims(c), g->a, SYM_LOADED))
+            continue;
+        emit_line(&t->e, "error[1] = (int)%s;", ktext_dim_at(t, g->a, PREC_UNARY));
+        emit_line(&t->e, "error[2] = (int)%s;", ktext_dim_at(t, g->b, PREC_UNARY));
+        break;
+    }
+    emit_close(&t->e, "");
+}
+
+static void print_store(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    const char *value = ktext_to_memory(t, s->param, s->expr);
+    emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
+}
+
+/* Who does a store: one lane, where no loop spreads it over lanes; one team of those that share. */
+static const char *writer(const Cuda *c)
+{
+    bool lane = !c->in_lanes && c->lanes > 1;
+    bool team = c->cooperate && !c->in_teams && c->teams > 1;
+    if (lane && team)
+        return "threadIdx.x == 0 && threadIdx.y == 0";
+    return lane ? "threadIdx.x == 0" : team ? "threadIdx.y == 0" : NULL;
+}
+
+static uint32_t print_stores(Cuda *c, const KBlock *b, uint32_t first)
+{
+    uint32_t end = first;
+    while (end < b->n && b->at[end].kind == KS_STORE)
+        end++;
+    const char *who = writer(c);
+    if (who && end == first + 1)
+        emit_in(&c->t.e, "if (%s)", who);
+    else if (who)
+        emit_open(&c->t.e, "if (%s) {", who);
+    for (uint32_t i = first; i < end; i++)
+        print_store(c, &b->at[i]);
+    if (who && end == first + 1)
+        emit_out(&c->t.e);
+    else if (who)
+        emit_close(&c->t.e, "");
+    return end;
+}
+
+/* --- accumulators and kept values ---------------------------------------------------------------- */
+
+static int64_t registers_for(const Cuda *c, Dim extent, int width)
+{
+    int64_t n;
+    if (!dim_is_const(cuda_dims(c), extent, &n))
+        die("kernel %s: a kept value needs a fixed extent", cuda_name(c, c->t.k->name));
+    int64_t share = (int64_t)c->lanes * width;
+    return (n + share - 1) / share * width;
+}
+
+/* The vector width of the lanes loops that use registers: the same for all of them. */
+static int lanes_width(const KBlock *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const KStmt *s = &b->at[i];
+        int inner = s->kind == KS_FOR || s->kind == KS_WHEN ? lanes_width(&s->body) : 1;
+        if (s->kind == KS_FOR && s->loop == FOR_LANES && s->vec > inner)
+            inner = s->vec;
+        if (inner > 1)
+            return inner;
+    }
+    return 1;
+}
+
+static void print_acc(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    AccInfo *acc = &t->accs[s->acc];
+    const KAcc *a = &t->k->accs.at[s->acc];
+    const char *base = cuda_name(c, a->name);
+    acc->totalled = false;
+    for (int f = 0; f < reducer_info(a->reducer)->nfields; f++) {
+        const char *type = acc_field_type(t, s->acc, f), *identity = acc_identity(t, s->acc, f);
+        acc->field[f] = name_unique(
+            &t->names, arena_printf(t->a, "%s%s", *base ? base : "acc", acc_suffix(t, s->acc, f)));
+        if (acc->store != ACC_SIDE) {
+            emit_line(&t->e, "%s %s = %s;", type, acc->field[f], identity);
+            continue;
+        }
+        int64_t n = registers_for(c, acc->extent, lanes_width(&t->k->body));
+        bool zero = identity[0] == '0';
+        emit_line(&t->e, "%s %s[%" PRId64 "]%s;", type, acc->field[f], n, zero ? " = {}" : "");
+        if (!zero) {
+            emit_in(&t->e, "for (int j = 0; j < %" PRId64 "; j++)", n);
+            emit_line(&t->e, "%s[j] = %s;", acc->field[f], identity);
+            emit_out(&t->e);
+        }
+    }
+}
+
+static void declare_keeps(Cuda *c)
+{
+    KText *t = &c->t;
+    for (uint32_t i = 0; i < t->k->keeps.n; i++) {
+        const KKeep *k = &t->k->keeps.at[i];
+        t->keeps[i] = name_unique(&t->names, cuda_name(c, k->name));
+        emit_line(&t->e, "%s %s[%" PRId64 "];", ktext_value(t, k->type), t->keeps[i],
+                  registers_for(c, k->extent, lanes_width(&t->k->body)));
+    }
+}
+
+/* --- loops --------------------------------------------------------------------------------------- */
+
+static bool expr_in_registers(const KText *t, KExpr e)
+{
+    const KExprInfo *x = kexpr(t->k, e);
+    if (x->kind == KE_KEEP || (x->kind == KE_ACC && t->accs[x->acc].store == ACC_SIDE))
+        return true;
+    for (uint32_t i = 0; i < x->nin; i++)
+        if (expr_in_registers(t, x->in[i]))
+            return true;
+    return false;
+}
+
+static bool in_registers(const KText *t, const KBlock *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const KStmt *s = &b->at[i];
+        if (s->kind == KS_KEEP || (s->kind == KS_FOLD && t->accs[s->acc].store == ACC_SIDE) ||
+            (s->expr.id && expr_in_registers(t, s->expr)) || in_registers(t, &s->body))
+            return true;
+    }
+    return false;
+}
+
+static void print_lane_body(Cuda *c, const KStmt *s, int width, const char *registers)
+{
+    Symbol before = c->t.lane_axis;
+    Text keep = c->t.keep_index;
+    c->t.lane_axis = s->axis;
+    c->in_lanes = true;
+    if (width > 1) {
+        cuda_vector_body(c, s, width, registers);
+    } else {
+        c->t.keep_index = (Text){registers, PREC_PRIMARY};
+        cuda_block(c, &s->body);
+    }
+    c->in_lanes = false;
+    c->t.lane_axis = before;
+    c->t.keep_index = keep;
+}
+
+/* Each lane owns its elements for good, in registers: the loop over them is unrolled. */
+static void print_register_loop(Cuda *c, const KStmt *s, int width)
+{
+    KText *t = &c->t;
+    int64_t extent = 0, share = (int64_t)c->lanes * width;
+    if (!dim_is_const(cuda_dims(c), s->hi, &extent))
+        die("kernel %s: a kept value needs a fixed extent", cuda_name(c, t->k->name));
+    int64_t rounds = (extent + share - 1) / share;
+    bool guard = extent != rounds * share;
+    const char *scale = width > 1 ? arena_printf(t->a, "%d * ", width) : "";
+    if (rounds > 1) {
+        emit_raw(&t->e, "#pragma unroll\n");
+        emit_open(&t->e, "for (int j = 0; j < %" PRId64 "; j++) {", rounds);
+    } else {
+        emit_open(&t->e, "{");
+    }
+    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), false);
+    if (rounds > 1)
+        emit_line(&t->e, "const int %s = %s(threadIdx.x + %d * j);", name, scale, c->lanes);
+    else
+        emit_line(&t->e, "const int %s = %sthreadIdx.x;", name, scale);
+    if (guard)
+        emit_open(&t->e, "if (%s < %" PRId64 ") {", name, extent);
+    print_lane_body(c, s, width, rounds > 1 ? "j" : "0");
+    if (guard)
+        emit_close(&t->e, "");
+    emit_close(&t->e, "");
+}
+
+static void print_lanes(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    int width = s->vec > 1 ? s->vec : 1;
+    int64_t extent = 0, share = (int64_t)c->lanes * width;
+    if (in_registers(t, &s->body)) {
+        print_register_loop(c, s, width);
+        return;
+    }
+    bool fixed = dim_is_const(cuda_dims(c), s->hi, &extent);
+    bool wide = !ktext_fits_int(t, s->hi);
+    const char *type = wide ? "long long" : "int", *scale = "";
+    const char *end = ktext_dim_at(t, s->hi, PREC_SUM);
+    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), wide);
+    if (width > 1)
+        scale = arena_printf(t->a, "%d * ", width);
+    const char *first = c->lanes > 1 ? arena_printf(t->a, "%sthreadIdx.x", scale) : "0";
+    if (fixed && extent <= share) { /* at most once: its name stays in scope of the block */
+        emit_open(&t->e, "{");
+        emit_line(&t->e, "const %s %s = %s;", type, name, first);
+        if (extent < share)
+            emit_open(&t->e, "if (%s < %s) {", name, end);
+        print_lane_body(c, s, width, "0");
+        if (extent < share)
+            emit_close(&t->e, "");
+        emit_close(&t->e, "");
+        return;
+    }
+    emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %" PRId64 ") {", type, name, first, name, end,
+              name, share);
+    c->loops++;
+    print_lane_body(c, s, width, "0");
+    c->loops--;
+    emit_close(&t->e, "");
+}
+
+static void print_serial(Cuda *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    bool over_teams = s->loop == FOR_TEAMS, was = c->in_teams;
+    bool wide = !ktext_fits_int(t, s->hi) || !ktext_fits_int(t, s->lo);
+    const char *type = wide ? "long long" : "int", *lo = ktext_dim(t, s->lo).text;
+    Text end = ktext_dim(t, s->hi);
+    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), wide);
+    if (over_teams)
+        lo = dim_is_zero(cuda_dims(c), s->lo) ? "threadIdx.y"
+                                              : arena_printf(t->a, "%s + threadIdx.y", lo);
+    const char *step = over_teams ? arena_printf(t->a, "%s += %d", name, c->teams)
+                                  : arena_printf(t->a, "%s++", name);
+    if (s->loop == FOR_UNROLL)
+        emit_raw(&t->e, "#pragma unroll\n");
+    if (end.prec == PREC_PRIMARY) {
+        emit_open(&t->e, "for (%s %s = %s; %s < %s; %s) {", type, name, lo, name, end.text, step);
+    } else {
+        const char *bound = name_unique(&t->names, arena_printf(t->a, "%s_end", name));
+        emit_open(&t->e, "for (%s %s = %s, %s = %s; %s < %s; %s) {", type, name, lo, bound,
+                  end.text, name, bound, step);
+    }
+    c->in_teams = was || over_teams;
+    c->loops++;
+    cuda_block(c, &s->body);
+    c->loops--;
+    c->in_teams = was;
+    emit_close(&t->e, "");
+}
+
+static void print_for(Cuda *c, const KStmt *s)
+{
+    Scope scope = scope_begin(&c->t);
+    if (s->loop == FOR_LANES)
+        print_lanes(c, s);
+    else
+        print_serial(c, s);
+    scope_end(&c->t, scope);
+}
+
+static void print_when(Cuda *c, const KStmt *s)
+{
+    Scope scope = scope_begin(&c->t);
+    emit_open(&c->t.e, "if (%s) {", ktext_guard(&c->t, s->pred).text);
+    cuda_block(c, &s->body);
+    emit_close(&c->t.e, "");
+    scope_end(&c->t, scope);
+}
+
+void cuda_block(Cuda *c, const KBlock *b)
+{
+    KText *t = &c->t;
+    for (uint32_t i = 0; i < b->n;) {
+        const KStmt *s = &b->at[i];
+        uint32_t next = i + 1;
+        switch (s->kind) {
+        case KS_FOR: print_for(c, s); break;
+        case KS_WHEN: print_when(c, s); break;
+        case KS_LET: print_let(c, s); break;
+        case KS_STORE: next = print_stores(c, b, i); break;
+        case KS_FOLD: print_fold(c, s); break;
+        case KS_TOTAL:
+            while (next < b->n && b->at[next].kind == KS_TOTAL)
+                next++;
+            cuda_totals(c, b, i, next);
+            break;
+        case KS_KEEP:
+            emit_line(&t->e, "%s[%s] = %s;", t->keeps[s->keep], t->keep_index.text,
+                      ktext_expr(t, s->expr).text);
+            break;
+        case KS_ACC: print_acc(c, s); break;
+        case KS_CHECK: print_check(c, s); break;
+        case KS_BARRIER:
+            emit_line(&t->e, "%s", c->lanes <= 32 && !c->cooperate ? "__syncwarp();"
+                                                                   : "__syncthreads();");
+            break;
+        }
+        i = next;
+    }
+}
+
+/* --- cells --------------------------------------------------------------------------------------- */
+
+static bool has_teams_loop(const KBlock *b)
+{
+    for (uint32_t i = 0; i < b->n; i++)
+        if ((b->at[i].kind == KS_FOR && b->at[i].loop == FOR_TEAMS) ||
+            has_teams_loop(&b->at[i].body))
+            return true;
+    return false;
+}
+
+static int block_cells(const Cuda *c)
+{
+    return (c->cell_per_lane ? c->lanes : 1) * (c->cooperate ? 1 : c->teams);
+}
+
+static const char *cell_text(const Cuda *c)
+{
+    Arena *a = c->t.a;
+    int cells = block_cells(c);
+    if (cells == 1)
+        return "blockIdx.x";
+    if (!c->cell_per_lane)
+        return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y", cells);
+    if (c->cooperate || c->teams == 1)
+        return arena_printf(a, "blockIdx.x * %dLL + threadIdx.x", cells);
+    return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y * %d + threadIdx.x", cells, c->lanes);
+}
+
+static void print_axes(Cuda *c, const KStmt *const *loops, int n)
+{
+    KText *t = &c->t;
+    StrBuf out = {.a = t->a};
+    for (int i = 0; i < n; i++) {
+        Dim inner = dim_const(cuda_dims(c), 1);
+        for (int j = i + 1; j < n; j++)
+            inner = dim_mul(cuda_dims(c), inner, loops[j]->hi);
+        const char *name = ktext_symbol(t, loops[i]->axis, axis_name(c, loops[i]->axis), true);
+        sb_printf(&out, "%s%s = cell", i ? ", " : "const long long ", name);
+        if (!dim_is_one(cuda_dims(c), inner))
+            sb_printf(&out, " / %s", ktext_dim_at(t, inner, PREC_UNARY));
+        if (i)
+            sb_printf(&out, " %% %s", ktext_dim_at(t, loops[i]->hi, PREC_UNARY));
+    }
+    emit_line(&t->e, "%s;", sb_text(&out));
+}
+
+static void print_cells(Cuda *c)
+{
+    KText *t = &c->t;
+    const KStmt *loops[8];
+    const KBlock *body = &t->k->body;
+    Dim cells = dim_const(cuda_dims(c), 1);
+    int n = 0;
+    while (body->n == 1 && body->at[0].kind == KS_FOR && body->at[0].loop == FOR_GRID) {
+        CHECK(n < 8);
+        loops[n++] = &body->at[0];
+        cells = dim_mul(cuda_dims(c), cells, body->at[0].hi);
+        body = &body->at[0].body;
+    }
+    c->cell_per_lane = n && loops[n - 1]->grid_lanes;
+    c->in_lanes = c->cell_per_lane;
+    if (n) {
+        const char *cell = cell_text(c), *name = "cell";
+        if (n == 1)
+            name = ktext_symbol(t, loops[0]->axis, axis_name(c, loops[0]->axis), true);
+        emit_line(&t->e, "const long long %s = %s;", name, cell);
+        if (block_cells(c) > 1) {
+            emit_in(&t->e, "if (%s >= %s)", name, ktext_dim_at(t, cells, PREC_SUM));
+            emit_line(&t->e, "return;");
+            emit_out(&t->e);
+        }
+        if (n > 1)
+            print_axes(c, loops, n);
+    }
+    declare_keeps(c);
+    cuda_block(c, body);
+}
+
+/* --- functions ----------------------------------------------------------------------------------- */
+
+enum { MAX_SIZES = 64 };
+
+PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
+{
+    StrBuf body = {.a = out->a}, params = {.a = out->a};
+    Symbol sizes[MAX_SIZES];
+    uint32_t nsizes = kernel_sizes(p, k, sizes, MAX_SIZES);
+    Cuda c = {.t = ktext_begin(p, k, TARGET_CUDA, &body),
+              .lanes = k->lanes > 0 ? k->lanes : 1,
+              .teams = k->teams > 0 ? k->teams : 1};
+    KText *t = &c.t;
+    CHECK(nsizes <= MAX_SIZES);
+    c.cooperate = has_teams_loop(&k->body);
+    for (uint32_t i = 0; i < k->params.n; i++)
+        sb_printf(&params, "%s%s%s *__restrict__ %s", i ? ", " : "",
+                  k->params.at[i].mode == K_IN ? "const " : "",
+                  ktext_element(t, k->params.at[i].dtype), t->param[i]);
+    for (uint32_t i = 0; i < nsizes; i++) {
+        bool wide = !ktext_fits_int(t, dim_of(p->cx->dims, sizes[i]));
+        const char *name = ktext_symbol(t, sizes[i], axis_name(&c, sizes[i]), wide);
+        sb_printf(&params, "%s%s %s", params.n ? ", " : "", wide ? "long long" : "int", name);
+    }
+    t->e.depth = 1;
+    print_cells(&c);
+    if (t->reports)
+        sb_printf(&params, "%sint *error", params.n ? ", " : "");
+    const char *name = cuda_name(&c, k->name);
+    kernel_comment(p, k, number, out);
+    t->e = (Emit){.out = out};
+    emit_line(&t->e, "extern \"C\" __global__ void __launch_bounds__(%d) %s(%s)", c.lanes * c.teams,
+              name, sb_text(&params));
+    emit_line(&t->e, "{");
+    sb_puts(out, sb_text(&body));
+    emit_line(&t->e, "}");
+    emit_line(&t->e, "%s", "");
+    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c)};
+}

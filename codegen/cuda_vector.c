@@ -1,0 +1,200 @@
+/* cuda_vector.c: lanes that own 2, 4 or 8 neighbours: vector loads, a loop over the neighbours,
+ * vector stores. What does not lie next to each other is loaded and stored one by one.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/cuda_internal.h"
+#include "ir/base/die.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct {
+    KExpr load[64];
+    int n;
+} Loads;
+
+/* A multiple of `width` for certain, or by the guard of this version of the kernel. */
+static bool is_multiple(Cuda *c, Dim d, int width)
+{
+    const Guard *when = &c->t.k->when;
+    const Term *terms;
+    uint32_t n = dim_terms(cuda_dims(c), d, &terms);
+    if (dim_divisible(cuda_dims(c), d, width) == YES)
+        return true;
+    for (uint32_t i = 0; i < n; i++) {
+        bool good = terms[i].coefficient % width == 0;
+        for (uint32_t j = 0; j < terms[i].n && !good; j++) {
+            const Atom *atom = &terms[i].factors[j].atom;
+            if (atom->kind != ATOM_SYMBOL)
+                continue;
+            Dim symbol = dim_of(cuda_dims(c), atom->symbol);
+            good = dim_divisible(cuda_dims(c), symbol, width) == YES;
+            for (uint32_t g = 0; g < when->n && !good; g++)
+                good = when->at[g].kind == G_DIVISIBLE && when->at[g].k % width == 0 &&
+                       dim_same(when->at[g].a, symbol);
+        }
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+/* Whether neighbours along `axis` are neighbours in memory, from an aligned place on. */
+static bool is_vector(Cuda *c, uint32_t param, const Dim *at, Symbol axis, int width)
+{
+    DimTable *d = cuda_dims(c);
+    Dim offset = ktext_offset(&c->t, param, at);
+    DimSubst zero = {axis, dim_const(d, 0)};
+    Dim rest = dim_substitute(d, offset, &zero, 1);
+    int size = dtype_size(c->t.k->params.at[param].dtype);
+    return size * width <= 16 && dim_same(dim_sub(d, offset, rest), dim_of(d, axis)) &&
+           is_multiple(c, rest, width);
+}
+
+/* Loads that are certain to happen: not those under a select. */
+static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Loads *out)
+{
+    const KExprInfo *x = kexpr(c->t.k, e);
+    if (c->t.let[e.id].text || c->t.seen[e.id] == c->t.mark)
+        return;
+    c->t.seen[e.id] = c->t.mark;
+    if (x->kind == KE_LOAD && out->n < 64 && is_vector(c, x->param, x->at, axis, width))
+        out->load[out->n++] = e;
+    for (uint32_t i = 0; i < x->nin && x->kind != KE_SELECT; i++)
+        find_loads(c, x->in[i], axis, width, out);
+}
+
+static const char *element_word(DType d)
+{
+    static const char *const words[DT_COUNT] = {
+        [DT_f64] = "f64", [DT_f32] = "f32", [DT_bf16] = "u16", [DT_f16] = "u16", [DT_i64] = "i64",
+        [DT_i32] = "i32", [DT_i16] = "i16", [DT_i8] = "i8",    [DT_u8] = "u8",   [DT_bool] = "u8",
+        [DT_u64] = "u64"};
+    return words[d];
+}
+
+static const char *vector_type(Cuda *c, DType d, int width)
+{
+    return arena_printf(c->t.a, "%sx%d", element_word(d), width);
+}
+
+static const char *address(Cuda *c, uint32_t param, const Dim *at)
+{
+    KText *t = &c->t;
+    Dim offset = ktext_offset(t, param, at);
+    if (dim_is_zero(cuda_dims(c), offset))
+        return t->param[param];
+    return arena_printf(t->a, "%s + %s", t->param[param], ktext_dim_at(t, offset, PREC_SUM));
+}
+
+static void print_loads(Cuda *c, const KStmt *loop, int width)
+{
+    KText *t = &c->t;
+    Loads loads = {.n = 0};
+    t->mark++;
+    for (uint32_t i = 0; i < loop->body.n; i++)
+        if (loop->body.at[i].expr.id)
+            find_loads(c, loop->body.at[i].expr, loop->axis, width, &loads);
+    for (int i = 0; i < loads.n; i++) {
+        const KExprInfo *x = kexpr(t->k, loads.load[i]);
+        const char *name = name_unique(
+            &t->names,
+            arena_printf(t->a, "%s%d", cuda_name(c, t->k->params.at[x->param].name), width));
+        emit_line(&t->e, "const %s %s = load%d(%s);",
+                  vector_type(c, t->k->params.at[x->param].dtype, width), name, width,
+                  address(c, x->param, x->at));
+        t->vector[loads.load[i].id] =
+            (Text){arena_printf(t->a, "%s.v[k]", name), PREC_PRIMARY};
+    }
+}
+
+static void forget_loads(KText *t)
+{
+    for (uint32_t i = 0; i < t->k->exprs.n; i++)
+        t->vector[i] = (Text){NULL, 0};
+}
+
+/* The names of the vectors that stores go to; NULL where a store goes element by element. */
+static const char **declare_stores(Cuda *c, const KStmt *loop, int width)
+{
+    KText *t = &c->t;
+    const char **to = arena_array(t->a, const char *, loop->body.n + 1);
+    for (uint32_t i = 0; i < loop->body.n; i++) {
+        const KStmt *s = &loop->body.at[i];
+        if (s->kind != KS_STORE || !is_vector(c, s->param, s->at, loop->axis, width))
+            continue;
+        const KParam *q = &t->k->params.at[s->param];
+        to[i] = name_unique(&t->names, arena_printf(t->a, "%s_out", cuda_name(c, q->name)));
+        emit_line(&t->e, "%s %s;", vector_type(c, q->dtype, width), to[i]);
+    }
+    return to;
+}
+
+static void print_elements(Cuda *c, const KStmt *loop, const char **to)
+{
+    KText *t = &c->t;
+    Scope scope = scope_begin(t);
+    for (uint32_t i = 0; i < loop->body.n; i++) {
+        const KStmt *s = &loop->body.at[i];
+        if (to[i]) {
+            emit_line(&t->e, "%s.v[k] = %s;", to[i], ktext_to_memory(t, s->param, s->expr));
+            continue;
+        }
+        KBlock one = {(KStmt *)(uintptr_t)s, 1, 1};
+        cuda_block(c, &one);
+    }
+    scope_end(t, scope);
+}
+
+void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registers)
+{
+    KText *t = &c->t;
+    DimTable *d = cuda_dims(c);
+    Text keep = t->keep_index;
+    print_loads(c, loop, width);
+    const char **to = declare_stores(c, loop, width);
+    Symbol k = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "k"), dim_const(d, width));
+    t->symbol[k.id] = "k";
+    t->wide[k.id] = false;
+    CHECK(t->nsubst < MAX_SUBST);
+    t->subst[t->nsubst++] =
+        (DimSubst){loop->axis, dim_add(d, dim_of(d, loop->axis), dim_of(d, k))};
+    t->keep_index = (Text){!strcmp(registers, "0")
+                               ? "k"
+                               : arena_printf(t->a, "%d * %s + k", width, registers),
+                           PREC_SUM};
+    emit_open(&t->e, "for (int k = 0; k < %d; k++) {", width);
+    print_elements(c, loop, to);
+    emit_close(&t->e, "");
+    t->nsubst--;
+    t->keep_index = keep;
+    forget_loads(t);
+    for (uint32_t i = 0; i < loop->body.n; i++)
+        if (to[i])
+            emit_line(&t->e, "store%d(%s, %s);", width,
+                      address(c, loop->body.at[i].param, loop->body.at[i].at), to[i]);
+}
+
+void cuda_vectors(Arena *a, const char *text, StrBuf *out)
+{
+    for (int d = DT_none + 1; d < DT_COUNT; d++)
+        for (int width = 2; width <= 16; width *= 2) {
+            DType t = (DType)d;
+            if (t == DT_f16 || t == DT_bool) /* the same words as bf16 and u8 */
+                continue;
+            const char *type = arena_printf(a, "%sx%d", element_word(t), width);
+            if (!strstr(text, arena_printf(a, "%s ", type)))
+                continue;
+            KText cuda = {.target = TARGET_CUDA};
+            const char *element = ktext_element(&cuda, t);
+            sb_printf(out, "struct __align__(%d) %s {\n    %s v[%d];\n};\n",
+                      dtype_size(t) * width, type, element, width);
+            sb_printf(out,
+                      "static __device__ __forceinline__ %s load%d(const %s *p)\n{\n"
+                      "    return *(const %s *)p;\n}\n",
+                      type, width, element, type);
+            sb_printf(out,
+                      "static __device__ __forceinline__ void store%d(%s *p, %s x)\n{\n"
+                      "    *(%s *)p = x;\n}\n\n",
+                      width, element, type, type);
+        }
+}

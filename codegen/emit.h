@@ -1,0 +1,32 @@
+/* emit.h: writes indented source text; breaks statements that are wider than a line.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_EMIT_H
+#define TENON_EMIT_H
+
+#include "ir/base/strbuf.h"
+
+#include <stdbool.h>
+
+enum { EMIT_WIDTH = 100, EMIT_INDENT = 4 };
+
+typedef struct {
+    StrBuf *out;
+    int depth; /* levels of indentation */
+} Emit;
+
+/** One line, indented; text wider than a line is broken behind commas and operators, and continues
+ * under the innermost bracket that is open. "" is an empty line. */
+void emit_line(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/** A line that ends with "{", and the line that closes it. */
+void emit_open(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void emit_close(Emit *e, const char *tail);
+
+/** A loop or condition whose body is a single statement: no braces, one level deeper until emit_out. */
+void emit_in(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void emit_out(Emit *e);
+
+/** Text as it stands. */
+void emit_raw(Emit *e, const char *text);
+
+#endif

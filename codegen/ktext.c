@@ -1,0 +1,64 @@
+/* ktext.c: the state of a kernel that is being printed: names and scopes.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/ktext.h"
+
+#include "ir/base/die.h"
+
+KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
+{
+    Arena *a = out->a;
+    uint32_t nsymbols = dim_nsymbols(p->cx->dims) + 64; /* counters of strips are made later */
+    uint32_t nexprs = k->exprs.n + 1, nparams = k->params.n + 1;
+    KText t = {.p = p, .k = k, .a = a, .target = target};
+    t.e = (Emit){.out = out};
+    t.names.a = a;
+    t.param = arena_array(a, const char *, nparams);
+    t.let = arena_array(a, Text, nexprs);
+    t.vector = arena_array(a, Text, nexprs);
+    t.seen = arena_array(a, uint32_t, nexprs);
+    t.symbol = arena_array(a, const char *, nsymbols + 1);
+    t.wide = arena_array(a, bool, nsymbols + 1);
+    t.keeps = arena_array(a, const char *, k->keeps.n + 1);
+    static const char *const counters[] = {"l",    "w", "rest", "cell", "next", "n_cells",
+                                           "k", "j", "d"};
+    for (size_t i = 0; i < ARRAY_LEN(counters); i++)
+        name_take(&t.names, counters[i]);
+    for (uint32_t i = 0; i < k->params.n; i++)
+        t.param[i] = name_unique(&t.names, sym_text(p->cx->names, k->params.at[i].name));
+    accs_analyse(&t);
+    return t;
+}
+
+Scope scope_begin(const KText *t)
+{
+    return (Scope){t->lets.n, t->names.taken.n};
+}
+
+void scope_end(KText *t, Scope s)
+{
+    while (t->lets.n > s.lets)
+        t->let[t->lets.at[--t->lets.n]] = (Text){NULL, 0};
+    t->names.taken.n = s.names;
+}
+
+void ktext_let(KText *t, KExpr e, Text text)
+{
+    t->let[e.id] = text;
+    vec_push(t->a, &t->lets, e.id);
+}
+
+const char *ktext_symbol(KText *t, Symbol s, const char *wanted, bool wide)
+{
+    t->symbol[s.id] = name_unique(&t->names, wanted);
+    t->wide[s.id] = wide;
+    return t->symbol[s.id];
+}
+
+const char *ktext_let_name(KText *t, const KStmt *s)
+{
+    const Interner *names = t->p->cx->names;
+    if (s->axis.id)
+        return ktext_symbol(t, s->axis, sym_text(names, dim_symbol(t->p->cx->dims, s->axis)->name),
+                            true);
+    return name_unique(&t->names, sym_text(names, kexpr(t->k, s->expr)->name));
+}

@@ -1,0 +1,9 @@
+/* texts.h: files of runtime/kernels as strings, made while building (embed.c).
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_TEXTS_H
+#define TENON_TEXTS_H
+
+extern const char codegen_math_text[];
+extern const char codegen_reducers_text[];
+
+#endif

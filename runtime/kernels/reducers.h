@@ -1,0 +1,191 @@
+/* reducers.h: joins of reducers with several fields, and of those without an operator in C; one text
+ * for C and for CUDA, pasted like math.h (which see for TN_FN and the form of the lines in between).
+ * A join is branch-free, so that 16 lanes at a time vectorise; identities are finite where a
+ * difference of fields is taken. SPDX-License-Identifier: MIT */
+
+/*@ max_f64: */
+TN_FN double tn_max_f64(double a, double b)
+{
+    return a > b || a != a ? a : b; /* NaN wins */
+}
+
+/*@ min_f64: */
+TN_FN double tn_min_f64(double a, double b)
+{
+    return a < b || a != a ? a : b;
+}
+
+/*@ max_i64: */
+TN_FN int64_t tn_max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/*@ min_i64: */
+TN_FN int64_t tn_min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/*@ max_i32: */
+TN_FN int32_t tn_max_i32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/*@ min_i32: */
+TN_FN int32_t tn_min_i32(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/*@ argmax_f32: */
+TN_FN void tn_argmax_f32(float *v, int64_t *i, float x, int64_t j)
+{
+    /* the first NaN, else the first of the largest */
+    const int above = (x > *v) | ((x != x) & (*v == *v));
+    const int equal = (x == *v) | ((x != x) & (*v != *v));
+    const int take = above | (equal & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ argmin_f32: */
+TN_FN void tn_argmin_f32(float *v, int64_t *i, float x, int64_t j)
+{
+    const int below = (x < *v) | ((x != x) & (*v == *v));
+    const int equal = (x == *v) | ((x != x) & (*v != *v));
+    const int take = below | (equal & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ argmax_f64: */
+TN_FN void tn_argmax_f64(double *v, int64_t *i, double x, int64_t j)
+{
+    const int above = (x > *v) | ((x != x) & (*v == *v));
+    const int equal = (x == *v) | ((x != x) & (*v != *v));
+    const int take = above | (equal & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ argmin_f64: */
+TN_FN void tn_argmin_f64(double *v, int64_t *i, double x, int64_t j)
+{
+    const int below = (x < *v) | ((x != x) & (*v == *v));
+    const int equal = (x == *v) | ((x != x) & (*v != *v));
+    const int take = below | (equal & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ argmax_i64: */
+TN_FN void tn_argmax_i64(int64_t *v, int64_t *i, int64_t x, int64_t j)
+{
+    const int take = (x > *v) | ((x == *v) & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ argmin_i64: */
+TN_FN void tn_argmin_i64(int64_t *v, int64_t *i, int64_t x, int64_t j)
+{
+    const int take = (x < *v) | ((x == *v) & (j < *i));
+    *v = take ? x : *v;
+    *i = take ? j : *i;
+}
+
+/*@ moments_f32: */
+TN_FN void tn_moments_f32(float *n, float *mean, float *m2, float n1, float mean1, float m21)
+{
+    /* count, mean, sum of squared differences from the mean: Chan, Golub and LeVeque */
+    const float t = *n + n1, share = t > 0.0f ? n1 / t : 0.0f, d = mean1 - *mean;
+    *mean += d * share;
+    *m2 += m21 + d * d * (*n * share);
+    *n = t;
+}
+
+/*@ moments_f64: */
+TN_FN void tn_moments_f64(double *n, double *mean, double *m2, double n1, double mean1, double m21)
+{
+    const double t = *n + n1, share = t > 0.0 ? n1 / t : 0.0, d = mean1 - *mean;
+    *mean += d * share;
+    *m2 += m21 + d * d * (*n * share);
+    *n = t;
+}
+
+/*@ logsumexp_f32: exp */
+TN_FN void tn_logsumexp_f32(float *m, float *s, float m1, float s1)
+{
+    /* maximum so far, sum of exp(x - m); equal maxima are not subtracted, since inf - inf is no number */
+    const float k = *m < m1 ? m1 : *m;
+    const float a = *m == k ? 1.0f : tn_exp(*m - k), b = m1 == k ? 1.0f : tn_exp(m1 - k);
+    *s = *s * a + s1 * b;
+    *m = k;
+}
+
+/*@ logsumexp_f64: */
+TN_FN void tn_logsumexp_f64(double *m, double *s, double m1, double s1)
+{
+    const double k = *m < m1 ? m1 : *m;
+    const double a = *m == k ? 1.0 : exp(*m - k), b = m1 == k ? 1.0 : exp(m1 - k);
+    *s = *s * a + s1 * b;
+    *m = k;
+}
+
+/*@ double_bits: */
+TN_FN double tn_double_bits(uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, 8);
+    return d;
+}
+
+/*@ bits_double: */
+TN_FN uint64_t tn_bits_double(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+
+/*@ random_bits: philox */
+TN_FN int32_t tn_random_bits(uint64_t key, uint64_t i)
+{
+    uint32_t w[4];
+    tn_philox(key, i >> 2, w);
+    const uint32_t a = i & 1 ? w[1] : w[0], b = i & 1 ? w[3] : w[2];
+    return (int32_t)(i & 2 ? b : a);
+}
+
+/*@ sign_f64: */
+TN_FN double tn_sign_f64(double x)
+{
+    const double s = (double)((x > 0.0) - (x < 0.0));
+    return x != x ? x : s;
+}
+
+/*@ abs_i64: */
+TN_FN int64_t tn_abs_i64(int64_t x)
+{
+    return x < 0 ? (int64_t)(0u - (uint64_t)x) : x; /* the lowest number wraps to itself */
+}
+
+/*@ abs_i32: */
+TN_FN int32_t tn_abs_i32(int32_t x)
+{
+    return x < 0 ? (int32_t)(0u - (uint32_t)x) : x;
+}
+
+/*@ neg_i64: */
+TN_FN int64_t tn_neg_i64(int64_t x)
+{
+    return (int64_t)(0u - (uint64_t)x);
+}
+
+/*@ neg_i32: */
+TN_FN int32_t tn_neg_i32(int32_t x)
+{
+    return (int32_t)(0u - (uint32_t)x);
+}
