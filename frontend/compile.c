@@ -1,0 +1,101 @@
+/* compile.c: the stages in order. SPDX-License-Identifier: MIT */
+#include "frontend/compile.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+double compile_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+void compile_time(Compile *c, const char *name, double from)
+{
+    if (c->ntimes == STAGE_TIMES)
+        return;
+    const size_t bytes = arena_bytes(c->cx->perm) + arena_bytes(c->cx->scratch);
+    c->times[c->ntimes++] = (StageTime){name, compile_now() - from, bytes};
+}
+
+static void pass_time(void *ctx, const char *pass, double seconds)
+{
+    Compile *c = ctx;
+    for (int i = 0; i < c->ntimes; i++)
+        if (!strcmp(c->times[i].name, pass)) {
+            c->times[i].ms += seconds * 1e3; /* again, for the next model */
+            return;
+        }
+    if (c->ntimes < STAGE_TIMES)
+        c->times[c->ntimes++] = (StageTime){pass, seconds * 1e3, arena_bytes(c->cx->perm)};
+}
+
+Compile *compile_create(const char *path)
+{
+    Ctx *cx = ctx_create();
+    Compile *c = arena_new(cx->perm, Compile);
+    c->cx = cx;
+    c->path = path;
+    c->pass.level = c->lower.level = 2;
+    c->pass.deterministic = true;
+    c->pass.timing = pass_time;
+    c->pass.timing_ctx = c;
+    return c;
+}
+
+void compile_destroy(Compile *c)
+{
+    if (c)
+        ctx_destroy(c->cx);
+}
+
+bool compile_read(Compile *c)
+{
+    const double from = compile_now();
+    c->file = source_read(c->cx->sources, c->path, false);
+    if (!c->file) {
+        diag_report(c->cx->diags, DIAG_file, (Span){0}, "cannot read %s: %s", c->path,
+                    strerror(errno));
+        return false;
+    }
+    compile_time(c, "read", from);
+    return true;
+}
+
+bool compile_elaborate(Compile *c)
+{
+    const double from = compile_now();
+    const bool ok = elaborate(c->cx, c->file, &c->elab, &c->models);
+    compile_time(c, "parse and elaborate", from);
+    return ok && !diag_errors(c->cx->diags);
+}
+
+bool compile_passes(Compile *c)
+{
+    const double from = compile_now();
+    for (uint32_t i = 0; i < c->models.models.n; i++)
+        if (!passes_run(c->models.models.at[i], &c->pass))
+            return false;
+    compile_time(c, "all passes", from);
+    return !diag_errors(c->cx->diags);
+}
+
+HostModel *compile_lower(Compile *c, Program *p, bool cuda)
+{
+    const double from = compile_now();
+    LowerOptions o = c->lower;
+    o.cuda = cuda;
+    HostModel *m = lower_program(p, &o);
+    compile_time(c, cuda ? "fuse and lower for cuda" : "fuse and lower for cpu", from);
+    return m;
+}
+
+void compile_print_times(const Compile *c, StrBuf *out)
+{
+    sb_printf(out, "%-28s %10s %12s\n", "stage", "ms", "KiB so far");
+    for (int i = 0; i < c->ntimes; i++)
+        sb_printf(out, "%-28s %10.3f %12zu\n", c->times[i].name, c->times[i].ms,
+                  c->times[i].bytes / 1024);
+}

@@ -1,0 +1,280 @@
+/* report.c: bytes, operations and launches of a compiled model at given sizes.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/report.h"
+
+#include <string.h>
+
+typedef struct {
+    const Program *p;
+    int64_t *values; /* per symbol */
+    Arena *a;
+} At;
+
+static At at_sizes(const HostModel *m, const ReportSize *sizes, int nsizes)
+{
+    DimTable *t = m->p->cx->dims;
+    At at = {m->p, NULL, m->p->cx->perm};
+    const uint32_t n = dim_nsymbols(t);
+    at.values = arena_array(at.a, int64_t, n + 1);
+    for (uint32_t i = 1; i <= n; i++) {
+        const SymbolInfo *s = dim_symbol(t, (Symbol){i});
+        at.values[i] = s->lo == s->hi ? s->lo : s->hint;
+        if (s->kind == SYM_SIZE)
+            for (int k = 0; k < nsizes; k++)
+                if (!strcmp(sizes[k].name, sym_text(m->p->cx->names, s->name)))
+                    at.values[i] = sizes[k].value;
+    }
+    return at;
+}
+
+static int64_t value(const At *at, Dim d)
+{
+    int64_t v = 0;
+    return d.id && dim_eval(at->p->cx->dims, d, at->values, &v) ? v : 0;
+}
+
+static int64_t buffer_bytes(const At *at, const Buffer *b)
+{
+    int64_t n = dtype_size(b->dtype);
+    for (uint32_t i = 0; i < b->rank; i++)
+        n *= value(at, b->shape[i]);
+    return n;
+}
+
+/* What one method costs. */
+typedef struct {
+    int launches, gemms;
+    int64_t read, written, least, flops, peak, saved, gemm_flops;
+} Cost;
+
+/* The most temporary memory alive at one step; results and tape count all the time. */
+static int64_t peak_of(const At *at, const HostProgram *h)
+{
+    int64_t peak = 0;
+    for (uint32_t s = 0; s < h->steps.n; s++) {
+        int64_t now = 0;
+        for (uint32_t i = 1; i < h->buffers.n; i++) {
+            const Buffer *b = &h->buffers.at[i];
+            if (b->kind == BUF_TEMP && !b->of && b->first <= s && s <= b->last)
+                now += buffer_bytes(at, b);
+        }
+        if (now > peak)
+            peak = now;
+    }
+    return peak;
+}
+
+static int64_t gemm_flops(const At *at, const Step *s)
+{
+    return 2 * value(at, s->m) * value(at, s->n) * value(at, s->k) * value(at, s->batch[0]) *
+           value(at, s->batch[1]);
+}
+
+static int64_t gemm_bytes(const At *at, const HostProgram *h, const Step *s, bool written)
+{
+    const int64_t batch = value(at, s->batch[0]) * value(at, s->batch[1]);
+    const int64_t m = value(at, s->m), n = value(at, s->n), k = value(at, s->k);
+    const int64_t c = batch * m * n * dtype_size(h->buffers.at[s->c.buf].dtype);
+    if (written)
+        return c;
+    return batch * (m * k + k * n) * dtype_size(h->buffers.at[s->a.buf].dtype) +
+           (s->accumulate ? c : 0);
+}
+
+static Cost cost_of(const HostModel *m, const At *at, const HostProgram *h)
+{
+    Cost c = {0};
+    for (uint32_t i = 0; i < h->steps.n; i++) {
+        const Step *s = &h->steps.at[i];
+        if (s->kind == STEP_LAUNCH) {
+            const Kernel *k = m->kernels.at[s->kernel];
+            c.launches++;
+            c.read += value(at, k->bytes_read);
+            c.written += value(at, k->bytes_written);
+            c.least += value(at, k->bytes_least);
+            c.flops += value(at, k->flops);
+        } else if (s->kind == STEP_GEMM) {
+            c.gemms++;
+            c.gemm_flops += gemm_flops(at, s);
+            const int64_t read = gemm_bytes(at, h, s, false), written = gemm_bytes(at, h, s, true);
+            c.read += read;
+            c.written += written;
+            c.least += read + written;
+        }
+    }
+    c.peak = peak_of(at, h);
+    if (h->graph->kind == GRAPH_FORWARD_TRAIN)
+        for (uint32_t i = 0; i < h->tape.n; i++)
+            if (h->buffers.at[h->tape.at[i]].kind == BUF_TAPE)
+                c.saved += buffer_bytes(at, &h->buffers.at[h->tape.at[i]]);
+    return c;
+}
+
+static const char *class_name(KClass c)
+{
+    static const char *const names[] = {"map", "row", "reduce", "contract", "scalar", "copy"};
+    return names[c];
+}
+
+static const char *lines_of(const At *at, const Kernel *k)
+{
+    StrBuf b = {.a = at->a};
+    int last = 0;
+    for (uint32_t i = 0; i < k->lines.n; i++) {
+        const Span s = k->lines.at[i];
+        int line, col;
+        if (!s.file)
+            continue;
+        source_position(at->p->cx->sources, s.file, s.start, &line, &col);
+        if (line == last)
+            continue;
+        if (!b.n)
+            sb_printf(&b, "%s:", source_file(at->p->cx->sources, s.file)->path);
+        else
+            sb_putc(&b, ',');
+        sb_printf(&b, "%d", line);
+        last = line;
+    }
+    return sb_text(&b);
+}
+
+static double ratio(int64_t a, int64_t b)
+{
+    return b > 0 ? (double)a / (double)b : 1.0;
+}
+
+static void text_kernel(const At *at, const Kernel *k, StrBuf *out)
+{
+    const int64_t read = value(at, k->bytes_read), written = value(at, k->bytes_written);
+    const int64_t flops = value(at, k->flops);
+    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n",
+              sym_text(at->p->cx->names, k->name), class_name(k->class), (long long)read,
+              (long long)written, (long long)flops, ratio(flops, read + written), lines_of(at, k));
+}
+
+static void text_gemm(const At *at, const HostProgram *h, const Step *s, StrBuf *out)
+{
+    const int64_t read = gemm_bytes(at, h, s, false), written = gemm_bytes(at, h, s, true);
+    const int64_t flops = gemm_flops(at, s);
+    char name[64];
+    snprintf(name, sizeof name, "gemm %lldx%lldx%lld", (long long)value(at, s->m),
+             (long long)value(at, s->n), (long long)value(at, s->k));
+    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n", name, "contract",
+              (long long)read, (long long)written, (long long)flops, ratio(flops, read + written),
+              source_where(at->p->cx->sources, at->a, s->site.at, false));
+}
+
+static void sizes_text(const HostModel *m, const At *at, StrBuf *out)
+{
+    DimTable *t = m->p->cx->dims;
+    for (uint32_t i = 1; i <= dim_nsymbols(t); i++) {
+        const SymbolInfo *s = dim_symbol(t, (Symbol){i});
+        if (s->kind == SYM_SIZE)
+            sb_printf(out, " %s=%lld", sym_text(m->p->cx->names, s->name),
+                      (long long)at->values[i]);
+    }
+}
+
+void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out)
+{
+    const At at = at_sizes(m, sizes, nsizes);
+    sb_printf(out, "model %s   target %s  ", sym_text(m->p->cx->names, m->p->name),
+              cuda ? "cuda" : "cpu");
+    sizes_text(m, &at, out);
+    sb_putc(out, '\n');
+    for (uint32_t i = 0; i < m->programs.n; i++) {
+        const HostProgram *h = m->programs.at[i];
+        const Cost c = cost_of(m, &at, h);
+        sb_printf(out,
+                  "\n%s: %d launches, %d gemms; %lld bytes moved, %.2f of the least; %lld FLOPs; "
+                  "temporaries %lld bytes, saved %lld bytes\n",
+                  sym_text(m->p->cx->names, h->name), c.launches, c.gemms,
+                  (long long)(c.read + c.written), ratio(c.read + c.written, c.least),
+                  (long long)(c.flops + c.gemm_flops), (long long)c.peak, (long long)c.saved);
+        sb_printf(out, "  %-32s %-8s %12s %12s %12s %8s  %s\n", "kernel", "class", "read",
+                  "written", "FLOPs", "FLOP/B", "lines");
+        for (uint32_t k = 0; k < h->steps.n; k++)
+            if (h->steps.at[k].kind == STEP_LAUNCH)
+                text_kernel(&at, m->kernels.at[h->steps.at[k].kernel], out);
+            else if (h->steps.at[k].kind == STEP_GEMM)
+                text_gemm(&at, h, &h->steps.at[k], out);
+    }
+}
+
+static void json_string(const char *s, StrBuf *out)
+{
+    sb_putc(out, '"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            sb_putc(out, '\\');
+        if ((unsigned char)*s < 0x20)
+            sb_printf(out, "\\u%04x", *s);
+        else
+            sb_putc(out, *s);
+    }
+    sb_putc(out, '"');
+}
+
+static int calls_of(const HostProgram *h, uint32_t kernel)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < h->steps.n; i++)
+        n += h->steps.at[i].kind == STEP_LAUNCH && h->steps.at[i].kernel == kernel;
+    return n;
+}
+
+static void json_kernels(const HostModel *m, const At *at, const HostProgram *h, StrBuf *out)
+{
+    bool first = true;
+    for (uint32_t k = 0; k < m->kernels.n; k++) {
+        const int calls = calls_of(h, k);
+        const Kernel *kernel = m->kernels.at[k];
+        if (!calls)
+            continue;
+        sb_puts(out, first ? "\n        {\"name\": " : ",\n        {\"name\": ");
+        first = false;
+        json_string(sym_text(at->p->cx->names, kernel->name), out);
+        sb_printf(out, ", \"class\": \"%s\", \"lines\": ", class_name(kernel->class));
+        json_string(lines_of(at, kernel), out);
+        sb_printf(out,
+                  ", \"calls\": %d, \"bytes_read\": %lld, \"bytes_written\": %lld, "
+                  "\"bytes_least\": %lld, \"flops\": %lld, \"registers\": null, "
+                  "\"spill_bytes\": null, \"shared_bytes\": null}",
+                  calls, (long long)value(at, kernel->bytes_read),
+                  (long long)value(at, kernel->bytes_written),
+                  (long long)value(at, kernel->bytes_least), (long long)value(at, kernel->flops));
+    }
+}
+
+void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out)
+{
+    const At at = at_sizes(m, sizes, nsizes);
+    DimTable *t = m->p->cx->dims;
+    sb_puts(out, "{\n  \"model\": ");
+    json_string(sym_text(m->p->cx->names, m->p->name), out);
+    sb_printf(out, ",\n  \"target\": \"%s\",\n  \"dims\": {", cuda ? "cuda" : "cpu");
+    bool first = true;
+    for (uint32_t i = 1; i <= dim_nsymbols(t); i++) {
+        const SymbolInfo *s = dim_symbol(t, (Symbol){i});
+        if (s->kind != SYM_SIZE)
+            continue;
+        sb_puts(out, first ? "" : ", ");
+        json_string(sym_text(m->p->cx->names, s->name), out);
+        sb_printf(out, ": %lld", (long long)at.values[i]);
+        first = false;
+    }
+    sb_puts(out, "},\n  \"methods\": [");
+    for (uint32_t i = 0; i < m->programs.n; i++) {
+        const HostProgram *h = m->programs.at[i];
+        const Cost c = cost_of(m, &at, h);
+        sb_puts(out, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
+        json_string(sym_text(m->p->cx->names, h->name), out);
+        sb_printf(out,
+                  ", \"launches\": %d, \"library_calls\": %d, \"peak_bytes\": %lld, "
+                  "\"saved_bytes\": %lld,\n      \"kernels\": [",
+                  c.launches, c.gemms, (long long)c.peak, (long long)c.saved);
+        json_kernels(m, &at, h, out);
+        sb_puts(out, "]}");
+    }
+    sb_puts(out, "]\n}\n");
+}

@@ -1,0 +1,16 @@
+/* report.h: `-report`: what each kernel and method costs. SPDX-License-Identifier: MIT */
+#ifndef TENON_REPORT_H
+#define TENON_REPORT_H
+
+#include "ir/host.h"
+
+/** A size given on the command line (`B=64`): overrides the hint. */
+typedef struct {
+    const char *name;
+    int64_t value;
+} ReportSize;
+
+void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
+void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
+
+#endif
