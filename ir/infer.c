@@ -110,7 +110,7 @@ static const char *broadcast_join(Infer *q, TypeInfo *r, const TypeInfo *x)
 {
     Dim shape[MAX_RANK];
     const uint32_t rank = r->rank > x->rank ? r->rank : x->rank;
-    for (uint32_t i = 0; i < rank; i++) {
+    for (uint32_t i = rank; i-- > 0;) {
         const int a = (int)i - (int)(rank - r->rank), b = (int)i - (int)(rank - x->rank);
         const bool has_a = a >= 0, has_b = b >= 0;
         const Dim da = has_a ? r->shape[a] : (Dim){0}, db = has_b ? x->shape[b] : (Dim){0};

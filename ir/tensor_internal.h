@@ -29,6 +29,17 @@ Val node_append(Builder *b, const Node *n);
 /** Position of an attribute in the row of op. */
 int attr_index(Op op, AttrName name);
 
+/* --- what the printer and the parser of the text agree on ----------------------------------------- */
+
+/** "param", "hyper", ...; "method", "step", ... */
+const char *slot_kind_text(SlotKind kind);
+const char *graph_kind_text(GraphKind kind);
+enum { SLOT_KINDS = SLOT_CALLS + 1, GRAPH_KINDS = GRAPH_DEF + 1 };
+
+/** Attributes that the result type (or the rank) gives are not printed. */
+typedef enum { SHOWN, FROM_SHAPE, FROM_DTYPE, ALL_ZERO, ALL_ONE } AttrDefault;
+AttrDefault attr_default(Op op, AttrName name);
+
 static inline Attr attr_words(const int64_t *at, uint32_t n)
 {
     return (Attr){at, n};
