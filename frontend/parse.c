@@ -121,6 +121,7 @@ static Token make_token(const Parser *p, int kind, Span at)
 static void begin_statement(Parser *p, const Token *t)
 {
     p->first = *t;
+    p->first_depth = p->open.n;
     Bracket *b = innermost(p);
     if (!b) {
         p->top_indent = p->top_indent < 0 || t->indent < p->top_indent ? t->indent : p->top_indent;
@@ -282,8 +283,10 @@ static bool begins_declaration(int kind)
 /* A declaration at the indent of the block that it stands in: the block lacks its '}'. */
 static bool outside_its_block(Parser *p)
 {
-    const Bracket *b = innermost(p);
-    return b && b->close == '}' && begins_declaration(p->first.kind) && p->first.newline &&
+    if (!p->first_depth || p->first_depth > p->open.n || p->retried == p->first.value.at.start)
+        return false;
+    const Bracket *b = &p->open.at[p->first_depth - 1];
+    return b->close == '}' && begins_declaration(p->first.kind) && p->first.newline &&
            p->first.indent <= b->indent;
 }
 
@@ -316,7 +319,9 @@ static void begin_panic(Parser *p, const SyntaxError *e)
     } else if (bad.kind == TOK_TERM) {
         p->panic = bad.newline || p->wants_block; /* else a `;` */
     } else if (bad.newline && bad.indent <= p->panic_indent &&
-               bad.value.at.start != p->first.value.at.start) {
+               bad.value.at.start != p->first.value.at.start &&
+               bad.value.at.start != p->retried) {
+        p->retried = bad.value.at.start;
         resume(p, bad);
     } else {
         p->panic = bad.kind != 0;
@@ -421,7 +426,8 @@ void parse_error(Parser *p, const SyntaxError *e)
         if (!p->is_quiet)
             report_unclosed(p, p->first.value.at);
         const Token first = p->first;
-        p->base = p->open.n;
+        p->base = p->first_depth;
+        p->retried = first.value.at.start;
         if (is_first) {
             resume(p, bad);
         } else {

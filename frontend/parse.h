@@ -77,6 +77,7 @@ typedef struct {
     bool closed_block; /* the current '}' had its '{' */
     Span left_open;    /* the last ( or [ that was given up */
     Token first;       /* of this statement */
+    uint32_t first_depth; /* brackets open around it */
     uint32_t second;   /* where the token after it starts */
     bool at_start;     /* the next token begins a statement */
     int top_indent;    /* of the declarations */
@@ -87,6 +88,7 @@ typedef struct {
     bool wants_block;  /* the mistake was a missing '{': its '}' goes too */
     uint32_t base;     /* brackets open around what is dropped */
     int panic_indent;  /* deeper lines belong to what is dropped */
+    uint32_t retried;  /* the token that was read again after a mistake: never twice */
     Span unclosed;     /* the first '{' that the layout says lacks its '}' */
 } Parser;
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "frontend/report.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct {
