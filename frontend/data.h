@@ -17,8 +17,8 @@ typedef struct {
     Array *at;
     int n, cap;
     Arena *a;
-    void *files[16]; /* what the arrays point into */
-    int nfiles;
+    void **owned; /* files and memory that the arrays point into */
+    int nowned, owned_cap;
 } Arrays;
 
 Arrays *arrays_create(Arena *a);
@@ -29,6 +29,8 @@ void arrays_destroy(Arrays *s); /* frees what was loaded */
 const char *arrays_load(Arrays *s, const char *path, const char *npy_name);
 /** Writes them, atomically. NULL on success. */
 const char *arrays_save(const Arrays *s, const char *path);
+/** What `from` owns becomes s's. */
+void arrays_adopt(Arrays *s, Arrays *from);
 const Array *arrays_find(const Arrays *s, const char *name);
 /** Adds an array; the memory stays the caller's. */
 void arrays_add(Arrays *s, const char *name, DLTensor t);

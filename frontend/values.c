@@ -65,9 +65,7 @@ static const char *read_array(Arena *a, Arrays *in, const char *name, const char
             *out = &x->tensor;
     }
     /* the list of what is passed keeps the file alive */
-    for (int i = 0; i < file->nfiles && in->nfiles < 16; i++)
-        in->files[in->nfiles++] = file->files[i];
-    file->nfiles = 0;
+    arrays_adopt(in, file);
     return bad;
 }
 

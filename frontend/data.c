@@ -1,0 +1,227 @@
+/* data.c: named arrays over the runtime's files. SPDX-License-Identifier: MIT */
+#include "frontend/data.h"
+
+#include "ir/base/strbuf.h"
+#include "runtime/files.h"
+#include "runtime/rt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What must be freed at the end: a loaded file, or memory of ours. */
+typedef struct {
+    tn__arrays file;
+    void *memory;
+} Owned;
+
+Arrays *arrays_create(Arena *a)
+{
+    Arrays *s = arena_new(a, Arrays);
+    s->a = a;
+    return s;
+}
+
+static Owned *own(Arrays *s)
+{
+    if (s->nowned == s->owned_cap) {
+        const int cap = s->owned_cap ? 2 * s->owned_cap : 16;
+        void **more = arena_array(s->a, void *, cap);
+        if (s->nowned)
+            memcpy(more, s->owned, sizeof *more * (size_t)s->nowned);
+        s->owned = more;
+        s->owned_cap = cap;
+    }
+    Owned *o = arena_new(s->a, Owned);
+    s->owned[s->nowned++] = o;
+    return o;
+}
+
+void arrays_destroy(Arrays *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->nowned; i++) {
+        Owned *o = s->owned[i];
+        tn__arrays_free(&o->file);
+        free(o->memory);
+    }
+    s->nowned = s->n = 0;
+}
+
+void arrays_adopt(Arrays *s, Arrays *from)
+{
+    for (int i = 0; i < from->nowned; i++)
+        *own(s) = *(Owned *)from->owned[i];
+    from->nowned = 0;
+}
+
+void arrays_add(Arrays *s, const char *name, DLTensor t)
+{
+    if (s->n == s->cap) {
+        const int cap = s->cap ? 2 * s->cap : 16;
+        Array *more = arena_array(s->a, Array, cap);
+        if (s->n)
+            memcpy(more, s->at, sizeof *more * (size_t)s->n);
+        s->at = more;
+        s->cap = cap;
+    }
+    s->at[s->n++] = (Array){arena_strdup(s->a, name), t};
+}
+
+const char *arrays_load(Arrays *s, const char *path, const char *npy_name)
+{
+    Owned *o = own(s);
+    struct tn__err err;
+    if (tn__arrays_load(&o->file, path, &err))
+        return arena_strdup(s->a, err.text);
+    const size_t n = strlen(path);
+    const bool is_npy = n > 4 && !strcmp(path + n - 4, ".npy");
+    for (int i = 0; i < o->file.n; i++) {
+        tn__array *x = &o->file.at[i];
+        DLTensor t = {.data = x->data, .ndim = x->rank, .shape = x->shape, .device = {kDLCPU, 0}};
+        tn__dl_type(x->dtype, &t.dtype);
+        arrays_add(s, is_npy ? npy_name : x->name, t);
+    }
+    return NULL;
+}
+
+const char *arrays_save(const Arrays *s, const char *path)
+{
+    tn__arrays list = {.n = s->n};
+    list.at = arena_array(s->a, tn__array, s->n + 1);
+    for (int i = 0; i < s->n; i++) {
+        const DLTensor *t = &s->at[i].tensor;
+        tn__array *x = &list.at[i];
+        x->name = arena_strdup(s->a, s->at[i].name);
+        x->dtype = tn__dtype_of(t->dtype);
+        x->rank = t->ndim;
+        for (int k = 0; k < t->ndim; k++)
+            x->shape[k] = t->shape[k];
+        x->data = (char *)t->data + t->byte_offset;
+        x->bytes = tensor_bytes(t);
+    }
+    struct tn__err err;
+    return tn__arrays_save(&list, path, &err) ? arena_strdup(s->a, err.text) : NULL;
+}
+
+const Array *arrays_find(const Arrays *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->at[i].name, name))
+            return &s->at[i];
+    return NULL;
+}
+
+DLTensor arrays_make(Arrays *s, int dtype, int rank, const int64_t *shape)
+{
+    DLTensor t = {.ndim = rank, .device = {kDLCPU, 0}};
+    tn__dl_type(dtype, &t.dtype);
+    t.shape = arena_array(s->a, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++)
+        t.shape[i] = shape[i];
+    Owned *o = own(s);
+    const size_t bytes = tensor_bytes(&t);
+    t.data = o->memory = calloc(bytes ? bytes : 1, 1);
+    return t;
+}
+
+int64_t tensor_numel(const DLTensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+int data_dtype(const DLTensor *t)
+{
+    return tn__dtype_of(t->dtype);
+}
+
+size_t tensor_bytes(const DLTensor *t)
+{
+    return (size_t)tensor_numel(t) * tn__dtype_size(data_dtype(t));
+}
+
+const char *tensor_text(Arena *a, const DLTensor *t)
+{
+    StrBuf b = {.a = a};
+    sb_printf(&b, "%s[", tn__dtype_name(data_dtype(t)));
+    for (int i = 0; i < t->ndim; i++)
+        sb_printf(&b, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    sb_putc(&b, ']');
+    return sb_text(&b);
+}
+
+static double half_value(uint16_t h, bool bf16)
+{
+    if (bf16) {
+        const uint32_t bits = (uint32_t)h << 16;
+        float f;
+        memcpy(&f, &bits, 4);
+        return (double)f;
+    }
+    const int exponent = h >> 10 & 31, fraction = h & 1023;
+    double v = exponent == 0 ? fraction * 0x1p-24 : (1024 + fraction) * 0x1p-25;
+    for (int i = 1; i < exponent && exponent < 31; i++)
+        v *= 2;
+    if (exponent == 0)
+        return h & 0x8000 ? -v : v;
+    v *= 2;
+    if (exponent == 31)
+        v = fraction ? 0.0 / 0.0 : 1e308 * 10;
+    return h & 0x8000 ? -v : v;
+}
+
+double tensor_get(const DLTensor *t, int64_t i)
+{
+    const int dtype = data_dtype(t);
+    const char *at = (const char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype);
+    switch (dtype) {
+    case TN_F64: {
+        double v;
+        memcpy(&v, at, 8);
+        return v;
+    }
+    case TN_F32: {
+        float v;
+        memcpy(&v, at, 4);
+        return (double)v;
+    }
+    case TN_BF16:
+    case TN_F16: {
+        uint16_t v;
+        memcpy(&v, at, 2);
+        return half_value(v, dtype == TN_BF16);
+    }
+    case TN_I64: {
+        int64_t v;
+        memcpy(&v, at, 8);
+        return (double)v;
+    }
+    case TN_U64: {
+        uint64_t v;
+        memcpy(&v, at, 8);
+        return (double)v;
+    }
+    case TN_I32: {
+        int32_t v;
+        memcpy(&v, at, 4);
+        return v;
+    }
+    case TN_I16: {
+        int16_t v;
+        memcpy(&v, at, 2);
+        return v;
+    }
+    case TN_I8: return *(const int8_t *)at;
+    default: return *(const uint8_t *)at;
+    }
+}
+
+void tensor_set(DLTensor *t, int64_t i, double v)
+{
+    const int dtype = data_dtype(t);
+    tn__dtype_store(dtype, v,
+                    (char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype));
+}
