@@ -213,9 +213,9 @@ static void resume(Parser *p, Token t)
 {
     p->panic = p->wants_block = false;
     p->open.n = p->base;
-    p->owes_term = true;
     if (t.newline || t.kind == 0)
         close_by_layout(p, &t);
+    p->owes_term = t.kind != TOK_ELSE || !p->closers;
     give_back(p, t);
 }
 
@@ -232,6 +232,8 @@ static bool line_goes_on(Parser *p, const Token *t)
     case TOK_ARROW:
     case TOK_DOT:
         return true;
+    case TOK_GRAD:
+        return p->last == TOK_RBRACE;
     case TOK_RBRACE:
         return !p->open.n || (p->wants_block && t->indent == p->panic_indent);
     default:
@@ -250,10 +252,12 @@ static bool drop(Parser *p, const Token *t)
                                      t->kind != TOK_RPAREN && t->kind != TOK_RBRACKET &&
                                      !continues(p->last, t->kind)))
         return false;
-    if (outside && t->kind == TOK_TERM && !p->wants_block)
+    if (outside && t->kind == TOK_TERM && !p->wants_block && t->indent <= p->panic_indent)
         return false;
     if (outside && t->kind == TOK_RBRACE) {
-        if (p->open.n && !p->wants_block)
+        /* one that does not begin its line closes a block of that line */
+        const bool ours = p->open.n && (t->newline || innermost(p)->line == t->line);
+        if (ours && !p->wants_block)
             return false;
         p->wants_block = false;
     } else if (t->kind == TOK_LBRACE) {
@@ -379,7 +383,7 @@ static const char *describe(Parser *p, const SyntaxError *e)
     if (has_text && n <= 40)
         return arena_printf(p->arena, "%s '%.*s'", e->got_name, n,
                             source_file(p->ctx->sources, p->file)->text + at.start);
-    if (e->name && p->current.value.sym.id == 0 && e->got >= TOK_AND && e->got <= TOK_YIELD)
+    if (e->name && e->nexpected > 0 && e->nexpected < 3 && e->got >= TOK_AND && e->got <= TOK_YIELD)
         return arena_printf(p->arena, "%s (a reserved word)", e->got_name);
     return e->got_name;
 }

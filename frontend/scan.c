@@ -130,7 +130,8 @@ static int indent_of(const Parser *p, Span at)
 void scan_place(Parser *p, Token *t)
 {
     take_doc(p, t->value.at);
-    p->seen_token = true;
+    /* the text's documentation may stand below the version */
+    p->seen_token = t->kind != TOK_TENON && p->last != TOK_TENON;
     t->newline = p->newline || !p->line_has_token;
     if (!p->line_has_token)
         p->indent = indent_of(p, t->value.at);
