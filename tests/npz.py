@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+# npz.py: writes small npz files for tests, with Python's library alone.
+#   npz.py OUT.npz NAME=DTYPE:SHAPE:KIND ...     f32:40x64:wave   i64:40:mod10   i64:40:eleven
+# KIND: zero, one, wave (numbers between 0 and 1), modN (0 .. N-1 in turn), or a number.
+#   npz.py --cut FILE OUT BYTES                  the first BYTES bytes of a file
+# SPDX-License-Identifier: MIT
+import math
+import struct
+import sys
+import zipfile
+
+CODES = {"f32": ("<f4", "f"), "f64": ("<f8", "d"), "i64": ("<i8", "q"), "i32": ("<i4", "i"), "u8": ("|u1", "B")}
+
+
+def element(kind, i, whole):
+    if kind == "wave":
+        return 0.5 + 0.5 * math.sin(0.37 * i + 0.011 * i * (i % 7))
+    if kind.startswith("mod"):
+        return i % int(kind[3:])
+    value = {"zero": 0, "one": 1}.get(kind)
+    return value if value is not None else (int(kind) if whole else float(kind))
+
+
+def array(text):
+    dtype, shape, kind = text.split(":")
+    sizes = tuple(int(n) for n in shape.split("x") if n)
+    count = math.prod(sizes)
+    descr, letter = CODES[dtype]
+    whole = letter not in "fd"
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %r, }" % (descr, sizes)
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    data = struct.pack("<%d%s" % (count, letter), *[element(kind, i, whole) for i in range(count)])
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
+
+
+def main(args):
+    if args[0] == "--cut":
+        with open(args[1], "rb") as f, open(args[2], "wb") as out:
+            out.write(f.read(int(args[3])))
+        return
+    with zipfile.ZipFile(args[0], "w") as z:
+        for item in args[1:]:
+            name, text = item.split("=")
+            z.writestr(name + ".npy", array(text))
+
+
+main(sys.argv[1:])
