@@ -41,8 +41,8 @@ struct tn__err {
 
 /** Reads all arrays of a file; its kind is told by the extension, else by the first bytes. An .npy
  * file has one array, with the name of the file without folder and extension. Numbers are in the
- * byte order of this machine and row-major whatever the file has; names are unique. Returns 0, or -1
- * with a message and an empty list. `out` is freed by tn__arrays_free. */
+ * byte order of this machine and row-major whatever the file has; names are unique. Returns 0, or
+ * -1 with a message and an empty list. `out` is freed by tn__arrays_free. */
 int tn__arrays_load(tn__arrays *out, const char *path, struct tn__err *err);
 
 /** Writes arrays (and metadata) to a file of the kind that the extension tells; an .npy file takes
