@@ -3,6 +3,7 @@
  * the element counts are not known to differ (the entry checks see to the rest).
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
+#include "ir/scalar.h"
 #include "ir/tensor_internal.h"
 
 #include <string.h>
@@ -146,6 +147,13 @@ static const char *infer_pointwise(Infer *q)
         const char *error = i ? broadcast_join(q, &r, &q->x[i]) : NULL;
         if (error)
             return error;
+    }
+    if (q->op == OP_extern) {
+        static const char *const names[3] = {"a", "b", "c"};
+        const char *error, *c = sym_text(q->p->cx->names, (Sym){(uint32_t)word(q, ATTR_text)});
+        uint32_t at;
+        if (!scalar_parse(q->p->cx->scratch, c, names, q->nin, &error, &at))
+            return text(q, "in \"%s\", at character %u: %s", c, at + 1, error);
     }
     const Domain domain = info->pointwise ? info->domain : DOM_FLOAT;
     if (!in_domain(domain, t))
