@@ -513,11 +513,11 @@ static tn_status run_steps(Call *c)
 tn_status tn__error_word(Call *c, const tn_step *s)
 {
     const tn_kernel *k = s->kind == TN_STEP_LAUNCH ? &c->m->d->kernels[s->kernel] : NULL;
-    const int32_t index = c->m->error[1], size = c->m->error[2];
+    const int32_t check = c->m->error[0], index = c->m->error[1], size = c->m->error[2];
     memset(c->m->error, 0, sizeof c->m->error);
-    return tn__fail(TN_INDEX, "%s: %s: index %d is out of range: the axis has %d elements",
-                    k && k->where ? k->where : s->where ? s->where : c->p->name, c->p->name,
-                    (int)index, (int)size);
+    const char *where = k && check <= k->nchecks ? k->checks[check - 1] : s->where;
+    return tn__fail(TN_INDEX, "%s%s%s: index %d is out of range: the axis has %d elements",
+                    where ? where : "", where ? ": " : "", c->p->name, (int)index, (int)size);
 }
 
 /* --- a call -------------------------------------------------------------------------------------- */
