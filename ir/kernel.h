@@ -14,7 +14,8 @@
  *    kept values excepted), at the outermost place where its operands exist; so a printer names what
  *    has a LET and prints the rest in place, and needs no analysis. The exception is what may only be
  *    evaluated under a KE_SELECT's predicate: that stands in the select, as often as needed.
- *  - A LET with `axis` (a SYM_LOADED symbol) makes an integer that Dims refer to: int64.
+ *  - A LET with `axis` (a SYM_LOADED symbol) makes the integer (int64) that Dims refer to; every
+ *    other LET has a name in its expression (KExprInfo.name) that is unique in the kernel.
  *  - Loads of an inout parameter come before the stores to it in the same block.
  *  - KE_ACC's `field` counts results, not accumulator fields: moments 0 mean, 1 variance; logsumexp 0;
  *    argmax, argmin 0 value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
@@ -94,7 +95,7 @@ typedef enum { FOR_GRID, FOR_TEAMS, FOR_LANES, FOR_SERIAL, FOR_UNROLL } ForKind;
 typedef enum {
     KS_FOR,
     KS_WHEN,
-    KS_LET,    /* %name = expr; with `axis`: also the value of that SYM_LOADED symbol */
+    KS_LET,    /* %name = expr; with `axis`: that SYM_LOADED symbol = expr, and no name */
     KS_STORE,
     KS_FOLD,
     KS_TOTAL,

@@ -111,16 +111,56 @@ KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind);
 void index_reshape(DimTable *t, const Dim *in, uint32_t nin, const Dim *out, uint32_t nout,
                    const Dim *at, Dim *result);
 
+/* --- a group's domain ------------------------------------------------------------------------------ */
+
+typedef struct {
+    Symbol axis[FUSE_AXES]; /* {0} where the extent is 1 */
+    Dim at[FUSE_AXES];
+} LoopDomain;
+
+LoopDomain kbuild_domain(KBuild *b, const FuseGroup *grp);
+/** Index of a root's value (of a reduce: of its operand). */
+void root_index(KBuild *b, const FuseGroup *grp, const FuseRoot *r, const LoopDomain *d, Dim *at);
+/** Stores (or checks) what a pointwise root gives. */
+void root_store(KBuild *b, KBlock *block, const FuseRoot *r, const Dim *at);
+/** The reduce that a root is, or NULL. */
+const Node *root_reduce(const Lower *l, const FuseRoot *r);
+/** Loops over axes around statements, the last one of kind `last`, the others of kind `outer`. */
+KBlock *kbuild_loops(KBuild *b, KBlock *block, const Symbol *axes, uint32_t n, ForKind outer,
+                     ForKind last);
+
+/* --- classes: one function each; sched_CLASS in the same file chooses the shape of the loops -------- */
+
+void lower_map(Lower *l, const FuseGroup *grp);
+void lower_row(Lower *l, const FuseGroup *grp);
+void lower_reduce(Lower *l, const FuseGroup *grp);
+void lower_contract(Lower *l, const FuseGroup *grp);
+void lower_copy(Lower *l, const FuseGroup *grp);
+/** dst <- src of equal shape, as a COPY step or a kernel. */
+void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site);
+/** A whole buffer for something that lies in a row inside another one. */
+uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype);
+Sym lower_kernel_name(Lower *l, const FuseGroup *grp);
+
+/* --- host passes ------------------------------------------------------------------------------------- */
+
+void pass_alias(Lower *l);
+void pass_order(Lower *l);
+void pass_conflicts(Lower *l);
+
 /* --- passes over one kernel ---------------------------------------------------------------------- */
 
 /** Names what is used twice or does not change in a loop (LETs), at the outermost place. */
 void kernel_lets(KBuild *b);
 /** bytes_read, bytes_written, bytes_least and flops. */
 void kernel_traffic(Program *p, Kernel *k);
-/** Merges axes a (outer) and b (next) of extents na, nb into one new axis, wherever they appear.
- * False, and nothing changed, if some index does not allow it. Axes must not be looped over yet;
- * `at` of n statements is rewritten too. */
-bool kernel_collapse(KBuild *b, Symbol outer, Symbol inner, Symbol merged, KStmt *const *stmts,
-                     uint32_t n);
+/** Merges two neighbouring axes into one of extent |outer| * |inner|, in all expressions and in the
+ * statements of n blocks that are not inside loops yet; parameters lose an axis where needed. {0},
+ * and nothing changed, if some index does not allow it. Nothing can be added with the builder
+ * afterwards. */
+Symbol kernel_collapse(KBuild *b, Symbol outer, Symbol inner, KBlock *const *blocks, uint32_t n);
+/** Merges all neighbours among axes[0..*n) that can be merged. */
+void kernel_collapse_all(KBuild *b, Symbol *axes, uint32_t *n, KBlock *const *blocks,
+                         uint32_t nblocks);
 
 #endif

@@ -223,13 +223,12 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     s->text = text;
     s->operands.at = b->operands.at;
     s->operands.n = s->operands.cap = b->operands.n;
-    /* of the registered kernel: an equal one may meet its sizes in the same order only */
+    /* by this kernel's own symbols: an equal one of another graph has others of the same names */
     Symbol sizes[64];
-    const Kernel *k = l->m->kernels.at[number];
-    uint32_t n = kernel_sizes(l->p, k, sizes, 64);
+    uint32_t n = kernel_sizes(l->p, b->k, sizes, 64);
     for (uint32_t i = 0; i < n; i++)
         vec_push(l->a, &s->ints, dim_of(l->t, sizes[i]));
-    s->cells = kernel_cells(l->p, k);
+    s->cells = kernel_cells(l->p, b->k);
     s->when = cells_guard(l, s->cells);
     return s;
 }
