@@ -1,0 +1,85 @@
+#!/bin/bash
+# models.sh: whole models. The digits learn, with the same bits at any number of threads, in every run,
+# and after a stop; every sample trains, with a loss that falls; the C program runs.
+#   TENON=build/tenon tests/models.sh [digits|samples|program]...
+# SPDX-License-Identifier: MIT
+set -u
+tenon=$(realpath "${TENON:?set TENON to the compiler}")
+build=$(dirname "$tenon")
+root=$(realpath "$(dirname "$0")/..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+right=0 wrong=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@" >log 2>&1 </dev/null; then
+        right=$((right + 1))
+    else
+        wrong=$((wrong + 1))
+        echo "models: $what"
+        sed 's/^/    /' log
+    fi
+}
+# The result that a line of the training's report names is at least, or at most, a number.
+reaches() { awk -v name="$2" -v least="$3" '$1 == "test" && $2 == name && $3 + 0 >= least { ok = 1 } END { exit !ok }' "$1"; }
+falls() { # FILE: the first result of the last epoch is below that of the first
+    awk '$1 == "epoch" { last = $4; if (!n++) first = $4 } END { print "first", first, "last", last; exit !(n > 1 && last < first) }' "$1"
+}
+
+digits() {
+    local train=("$tenon" -train "$root/models/digits.tn" "$root/models/data/digits.npz" -batch 64)
+    check "digits trains" "${train[@]}" -epochs 20 -threads 1 -save one.safetensors
+    cp log digits.log
+    check "digits reaches 0.96: $(tail -n 2 digits.log)" reaches digits.log accuracy 0.96
+    check "digits trains on two threads" "${train[@]}" -epochs 20 -threads 2 -save two.safetensors
+    check "one thread and two give the same bits" cmp one.safetensors two.safetensors
+    check "half of it" "${train[@]}" -epochs 10 -threads 2 -save half.safetensors
+    check "the other half" "${train[@]}" -epochs 20 -resume half.safetensors -save resumed.safetensors
+    check "stopping half way changes nothing" cmp one.safetensors resumed.safetensors
+    check "another seed" "${train[@]}" -epochs 1 -seed 7 -save seven.safetensors
+    check "which gives other numbers" sh -c "! cmp -s one.safetensors seven.safetensors"
+    check "the trained model runs" "$tenon" -run "$root/models/digits.tn" forward x=zeros B=3 -load one.safetensors -o out.npz
+}
+
+sample() { # FILE EPOCHS ARRAY...
+    local file=$1 epochs=$2
+    shift 2
+    python3 "$root/tests/npz.py" data.npz "$@"
+    check "$file trains" "$tenon" -train "$root/$file" data.npz -epochs "$epochs" -batch 16 -save out.npz
+    cp log train.log
+    check "$file: the loss falls" falls train.log
+}
+samples() {
+    sample models/ste.tn 8 x=f32:96x64:wave y=i64:96:mod10
+    sample models/finetune.tn 8 x=f32:96x64:wave y=i64:96:mod10
+    sample tests/sources/attention.tn 8 x=f32:48x5x6:wave
+    sample tests/sources/autoencoder.tn 8 x=f32:96x64:wave beta=f32::one
+    sample tests/sources/normalised.tn 8 x=f32:96x64:wave y=i64:96:mod10
+    sample tests/sources/mixer.tn 8 x=f32:96x64:wave y=i64:96:mod10
+    sample tests/sources/recurrent.tn 8 x=f32:48x5x3:wave
+    sample tests/sources/adversaries.tn 8 x=f32:96x2:wave
+}
+
+program() {
+    cp -r "$root/models/lltm" "$root/models/lltm.tn" .
+    mkdir run && mv lltm run/ && mv lltm.tn run/
+    local make=(make -C run/lltm TENON="$tenon" BUILD="$build" INCLUDE="-I$root/runtime/include")
+    check "make" "${make[@]}"
+    check "lltm trains" run/lltm/lltm
+    check "nothing to do twice" sh -c "${make[*]} | grep -q 'up to date'"
+    sleep 1
+    touch run/lltm.tn
+    check "a newer .tn builds again" sh -c "${make[*]} | grep -q tenon"
+}
+
+for part in "${@:-digits}"; do
+    case $part in
+    digits | samples | program) "$part" ;;
+    *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
+    esac
+done
+echo "$right right, $wrong wrong"
+[ "$wrong" = 0 ] && [ "$right" -gt 0 ]
