@@ -405,5 +405,6 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p)
 /* Only what is no syntax error comes here: the text is nested too deeply. */
 static void tn_error(Span *at, Parser *p, const char *text)
 {
-    diag_report(p->ctx->diags, DIAG_syntax, *at, "nested too deeply (%s)", text);
+    (void)text;
+    diag_report(p->ctx->diags, DIAG_syntax, *at, "nested too deeply");
 }
