@@ -1,0 +1,38 @@
+/* drive.h: what each mode of the command does, between options and stages. SPDX-License-Identifier: MIT */
+#ifndef TENON_DRIVE_H
+#define TENON_DRIVE_H
+
+#include "frontend/compile.h"
+#include "frontend/options.h"
+
+enum { STATUS_DONE, STATUS_INPUT, STATUS_USAGE, STATUS_MACHINE };
+
+typedef struct {
+    const Options *o;
+    Compile *c;
+    Arena *a;
+} Drive;
+
+/** Runs the mode that the options name. The exit status. */
+int drive(Drive *d);
+
+/* drive_show.c */
+int drive_show(Drive *d);   /* -E */
+int drive_report(Drive *d); /* -report */
+/* drive_code.c */
+int drive_code(Drive *d);   /* -c, -S, -shared, executable */
+int drive_run(Drive *d);
+int drive_train(Drive *d);
+/* drive_test.c */
+int drive_test(Drive *d);
+
+/** Messages so far to standard error. STATUS_INPUT if one is an error, else STATUS_DONE. */
+int drive_messages(Drive *d);
+/** Prints "tenon: error: ..." and returns `status`. */
+int drive_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
+int drive_front(Drive *d);
+/** The program of the model that -run and -train take: the first of the file. NULL after a message. */
+Program *drive_model(Drive *d);
+
+#endif

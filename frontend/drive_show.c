@@ -1,0 +1,204 @@
+/* drive_show.c: -E and -report. SPDX-License-Identifier: MIT */
+#include "frontend/drive.h"
+#include "frontend/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int put(Drive *d, const StrBuf *text)
+{
+    if (!d->o->output) {
+        fputs(sb_text(text), stdout);
+        return STATUS_DONE;
+    }
+    FILE *f = fopen(d->o->output, "wb");
+    if (!f)
+        return drive_error(STATUS_INPUT, "cannot write %s", d->o->output);
+    const bool ok = fwrite(sb_text(text), 1, text->n, f) == text->n;
+    if (fclose(f) || !ok) {
+        remove(d->o->output);
+        return drive_error(STATUS_INPUT, "cannot write %s", d->o->output);
+    }
+    return STATUS_DONE;
+}
+
+static void commas(StrBuf *out, int64_t n)
+{
+    char digits[32];
+    snprintf(digits, sizeof digits, "%lld", (long long)n);
+    const size_t len = strlen(digits);
+    for (size_t i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0)
+            sb_putc(out, ',');
+        sb_putc(out, digits[i]);
+    }
+}
+
+static void show_model(Drive *d, const Program *p, StrBuf *out)
+{
+    const Interner *names = d->c->cx->names;
+    int64_t total = 0, trainable = 0;
+    sb_printf(out, "model %s\n", sym_text(names, p->name));
+    for (uint32_t i = 0; i < p->state.n; i++) {
+        const StateView *v = &p->state.at[i];
+        const SlotKind kind = p->slots.at[v->slot].kind;
+        if (kind != SLOT_PARAM && kind != SLOT_BUFFER)
+            continue;
+        int64_t n = 1;
+        dim_is_const(d->c->cx->dims, type_numel((Program *)(uintptr_t)p, v->type), &n);
+        sb_printf(out, "  %-10s %-40s %-24s auto ",
+                  !v->is_param ? "buffer" : v->trainable ? "param" : "frozen",
+                  sym_text(names, v->name), type_text(p, d->a, v->type));
+        commas(out, n);
+        for (uint32_t k = 0; k < v->aliases.n; k++)
+            sb_printf(out, "%s%s", k ? ", " : "   also ", sym_text(names, v->aliases.at[k]));
+        sb_putc(out, '\n');
+        if (v->is_param) {
+            total += n;
+            trainable += v->trainable ? n : 0;
+        }
+    }
+    sb_puts(out, "  parameters ");
+    commas(out, total);
+    sb_puts(out, ", trainable ");
+    commas(out, trainable);
+    sb_putc(out, '\n');
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const Graph *g = p->graphs.at[i];
+        if (g->kind != GRAPH_METHOD)
+            continue;
+        sb_printf(out, "  method %s(", sym_text(names, g->name));
+        for (uint32_t k = 0; k < g->params.n; k++)
+            sb_printf(out, "%s%s: %s", k ? ", " : "", sym_text(names, g->params.at[k].name),
+                      type_text(p, d->a, val_type(g, g->params.at[k].val)));
+        sb_puts(out, ") -> (");
+        for (uint32_t k = 0; k < g->results.n; k++)
+            sb_printf(out, "%s%s: %s", k ? ", " : "", sym_text(names, g->results.at[k].name),
+                      type_text(p, d->a, val_type(g, g->results.at[k].val)));
+        sb_puts(out, ")\n");
+    }
+}
+
+static void show_dot(Drive *d, const Program *p, StrBuf *out)
+{
+    const Interner *names = d->c->cx->names;
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const Graph *g = p->graphs.at[i];
+        sb_printf(out, "digraph \"%s.%s\" {\n  node [shape=box];\n", sym_text(names, p->name),
+                  sym_text(names, g->name));
+        for (uint32_t n = 1; n < g->nodes.n; n++) {
+            const Node *node = &g->nodes.at[n];
+            sb_printf(out, "  n%u [label=\"%s %s\\n%s\"];\n", n, op_name(node->op),
+                      sym_text(names, node->hint), node->nout ? type_text(p, d->a, node->types[0]) : "");
+            for (uint32_t k = 0; k < node->nin; k++)
+                sb_printf(out, "  n%u -> n%u;\n", node->in[k].node, n);
+        }
+        sb_puts(out, "}\n");
+    }
+}
+
+static int show_ast(Drive *d)
+{
+    Compile *c = d->c;
+    if (!compile_read(c))
+        return drive_messages(d);
+    const ParseCtx parse = {c->cx->perm, c->cx->names, c->cx->sources, c->cx->diags};
+    const AstFile *f = parse_file(&parse, c->file);
+    const int status = drive_messages(d);
+    if (status || !f)
+        return STATUS_INPUT;
+    StrBuf out = {.a = d->a};
+    ast_print(&out, c->cx->names, f);
+    return put(d, &out);
+}
+
+static int show_ir(Drive *d)
+{
+    Compile *c = d->c;
+    StrBuf out = {.a = d->a};
+    if (d->o->show_pass) {
+        c->pass.stop_after = d->o->show_pass;
+        c->pass.dump = &out;
+    }
+    const int status = drive_front(d);
+    if (status)
+        return status;
+    if (!d->o->show_pass)
+        for (uint32_t i = 0; i < c->models.models.n; i++)
+            tensor_print(c->models.models.at[i], &out);
+    return put(d, &out);
+}
+
+static int show_lowered(Drive *d)
+{
+    const int status = drive_front(d);
+    if (status)
+        return status;
+    StrBuf out = {.a = d->a};
+    const bool cuda = d->o->target_given && d->o->cuda && !d->o->cpu;
+    for (uint32_t i = 0; i < d->c->models.models.n; i++) {
+        Program *p = d->c->models.models.at[i];
+        HostModel *m = compile_lower(d->c, p, cuda);
+        if (!m)
+            return drive_messages(d);
+        if (d->o->show == SHOW_kernels)
+            for (uint32_t k = 0; k < m->kernels.n; k++)
+                kernel_print(p, m->kernels.at[k], &out);
+        else
+            for (uint32_t k = 0; k < m->programs.n; k++)
+                host_print(m, m->programs.at[k], &out);
+    }
+    return put(d, &out);
+}
+
+int drive_show(Drive *d)
+{
+    switch (d->o->show) {
+    case SHOW_ast: return show_ast(d);
+    case SHOW_ir: return show_ir(d);
+    case SHOW_kernels:
+    case SHOW_host: return show_lowered(d);
+    default: break;
+    }
+    if (!compile_read(d->c) || !compile_elaborate(d->c)) {
+        const int status = drive_messages(d);
+        return status ? status : STATUS_INPUT;
+    }
+    drive_messages(d);
+    StrBuf out = {.a = d->a};
+    for (uint32_t i = 0; i < d->c->models.models.n; i++)
+        if (d->o->show == SHOW_dot)
+            show_dot(d, d->c->models.models.at[i], &out);
+        else
+            show_model(d, d->c->models.models.at[i], &out);
+    return put(d, &out);
+}
+
+int drive_report(Drive *d)
+{
+    int status = drive_front(d);
+    if (status)
+        return status;
+    ReportSize *sizes = arena_array(d->a, ReportSize, d->o->operands.n + 1);
+    for (uint32_t i = 0; i < d->o->operands.n; i++) {
+        const char *text = d->o->operands.at[i], *eq = strchr(text, '=');
+        char *end = NULL;
+        const long long v = eq ? strtoll(eq + 1, &end, 10) : -1;
+        if (!eq || !*(eq + 1) || *end || v < 0)
+            return drive_error(STATUS_USAGE, "'%s': expected SIZE=NUMBER", text);
+        sizes[i] = (ReportSize){arena_strndup(d->a, text, (size_t)(eq - text)), v};
+    }
+    StrBuf out = {.a = d->a};
+    const bool cuda = d->o->target_given && d->o->cuda && !d->o->cpu;
+    for (uint32_t i = 0; i < d->c->models.models.n; i++) {
+        HostModel *m = compile_lower(d->c, d->c->models.models.at[i], cuda);
+        if (!m)
+            return drive_messages(d);
+        if (d->o->report == REPORT_json)
+            report_json(m, cuda, sizes, (int)d->o->operands.n, &out);
+        else
+            report_text(m, cuda, sizes, (int)d->o->operands.n, &out);
+    }
+    return put(d, &out);
+}
