@@ -226,7 +226,8 @@ static bool read_no_pass(Reader *r, const char *name)
     }
     for (size_t i = 0; i < ARRAY_LEN(pass_names); i++) {
         if (strcmp(name, pass_names[i].name)) {
-            known[n++] = pass_names[i].name;
+            if (!pass_names[i].required)
+                known[n++] = pass_names[i].name;
             continue;
         }
         if (pass_names[i].required)
