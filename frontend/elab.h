@@ -146,6 +146,8 @@ struct State {
     uint32_t view; /* index in p->state + 1, once laid out */
     Val now;       /* value assigned in the graph now_graph, or node 0 */
     Graph *now_graph;
+    Val stand_in;  /* an input that stands for the parameter in stand_in_graph, or node 0 */
+    Graph *stand_in_graph;
     Span at;
     const char *doc;
     AstType *written; /* its type, for messages */
@@ -236,6 +238,15 @@ struct Capture {
     VEC(Val) inner_vals;
 };
 
+/* A size, or a value that the command line defines. */
+typedef struct {
+    Sym name; /* "...": the axes of an ellipsis */
+    Value value;
+    Span at;
+} SizeBinding;
+typedef VEC(SizeBinding) Sizes;
+typedef VEC(State *) States;
+
 typedef struct {
     Graph *from, *to;
     VEC(Val) old; /* result 0 of old node i is new.at[i] */
@@ -260,7 +271,8 @@ struct Elab {
     Graph *making;        /* the graph in which the instances are made */
     State *making_state;  /* whose INIT is being evaluated */
     uint32_t nstates, ninstances;
-    VEC(State *) states;  /* of the model, in state order */
+    States states;        /* of the model, in state order */
+    Sizes defined;        /* -D values that are no consts */
     Instance *root;
     uint32_t seed_slot, calls_slot;
     bool drew;            /* the graph uses the model's random numbers */
@@ -273,10 +285,13 @@ struct Elab {
     Capture *capture;
     bool training, no_grad;
     DType float_type;     /* the default float type here */
+    DType base_float;     /* of the model */
+    bool as_f64;          /* a gradient check is traced: f32 is f64 */
     VEC(Value) asserts;   /* of the test being traced: run-time assertions */
     VEC(const char *) assert_texts;
     VEC(Span) assert_at;
     bool in_test;
+    Sym test;
     VEC(uint64_t) reported; /* (construct, line) of not_supported messages */
     VEC(uint64_t) key_sites; /* of draws while the model is made: pairs (node, state or 0) */
     VEC(Val) keys_made;
@@ -445,19 +460,14 @@ Value call_custom(Elab *e, Fn *fn, Env *env, const Value *args, Span at); /* ela
 
 /* ---- types (elab_type.c) ---- */
 
-typedef struct {
-    Sym name; /* "...": the axes of an ellipsis */
-    Value value;
-    Span at;
-} SizeBinding;
-typedef VEC(SizeBinding) Sizes;
-
 /** Binds the sizes that `t` introduces, from an actual tensor; what cannot be checked yet (it uses
  * names not bound so far) is left for type_check. */
 bool type_bind(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
                Sizes *sizes, bool new_names);
 bool type_check(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
                 const Sizes *sizes);
+/** The dtype of a reserved word; in gradient checks every float type is f64. */
+DType dtype_named(const Elab *e, const char *name);
 /** The type as a shape and dtype: every axis is known. */
 bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out);
 bool dtype_fits(Elab *e, const Env *env, const AstType *t, DType got, const char **wanted);
@@ -490,7 +500,6 @@ bool state_assign(Elab *e, State *s, const Value *v, Span at);
 
 /** M(...).to(dtype or device). */
 Value instance_to(Elab *e, Instance *inst, const Value *to, Span at);
-typedef VEC(State *) States;
 /** Names every state and instance below the root; e->states gets them in PyTorch's order. */
 void name_states(Elab *e, Instance *root);
 /** States below an instance or list, shared ones once. */

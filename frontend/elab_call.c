@@ -169,7 +169,7 @@ static bool as_tensor_arg(Elab *e, const FnCall *c, uint32_t i, const AstType *t
     if (is_number(v) || v->kind == V_bool) {
         DType to = v->kind == V_bool ? DT_bool : e->float_type;
         if (t->is_dtype)
-            to = dtype_parse(sym(e, t->name.sym));
+            to = dtype_named(e, sym(e, t->name.sym));
         else if (t->name.sym.id && strcmp(sym(e, t->name.sym), "int") == 0)
             to = DT_i64;
         bool whole = v->kind == V_int || v->kind == V_size || v->kind == V_bool ||
@@ -328,7 +328,7 @@ static bool check_result(Elab *e, const FnCall *c, const AstResult *r, const Env
     if (r->type->kind != TYPE_tensor)
         return true;
     if (is_number(v) && r->type->dims.n == 0) /* a number where a 0-d tensor is expected */
-        *v = v_tensor(e, val_as(e, v, r->type->is_dtype ? dtype_parse(sym(e, r->type->name.sym))
+        *v = v_tensor(e, val_as(e, v, r->type->is_dtype ? dtype_named(e, sym(e, r->type->name.sym))
                                                         : e->float_type));
     if (v->kind != V_tensor) {
         elab_error(e, DIAG_bad_type, at, "%s must be a tensor, not a %s", what, value_kind(v));
@@ -467,7 +467,7 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         DType outer_float = e->float_type;
         push_frame(e, &frame, c.who, at, def_at, path);
         e->b.site.path = path;
-        if (fn->inst)
+        if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;
         out = run_fn(e, &c);
         e->float_type = outer_float;

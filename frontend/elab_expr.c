@@ -438,7 +438,7 @@ Value eval(Elab *e, const Env *env, const AstExpr *x)
     case EX_bool: v = v_bool(x->i != 0); break;
     case EX_none: v = v_none(); break;
     case EX_device: v = (Value){.kind = V_device, .i = x->i}; break;
-    case EX_dtype: v = v_dtype(dtype_parse(sym(e, x->name))); break;
+    case EX_dtype: v = v_dtype(dtype_named(e, sym(e, x->name))); break;
     case EX_unary: v = eval_unary(e, env, x); break;
     case EX_binary: v = eval_binary(e, env, x); break;
     case EX_cond: v = eval_cond(e, env, x); break;

@@ -19,14 +19,13 @@ static Import *find_import(Elab *e, Graph *from)
 /* A draw's place is named by the state that it initialises: known only when all is named. */
 static Val import_key(Elab *e, uint32_t node, const Node *n, const Val *in)
 {
-    uint64_t site = 0;
+    uint64_t site = (uint64_t)node_int(n, ATTR_site);
     for (uint32_t i = 0; i < e->keys_made.n; i++)
         if (e->keys_made.at[i].node == node) {
             const State *s = e->key_states.at[i];
             const char *name = s ? sym(e, s->name) : "";
             site = hash_bytes(e->key_sites.at[i], name, strlen(name));
         }
-    (void)n;
     return build_key(&e->b, in[0], in[1], site);
 }
 
@@ -44,7 +43,7 @@ static void copy_node(Elab *e, Import *m, uint32_t id)
     int stage = e->b.stage;
     e->b.site = n.site;
     e->b.stage = n.stage;
-    Val v = n.op == OP_key ? import_key(e, id, &n, in)
+    Val v = n.op == OP_key && m->from == e->making ? import_key(e, id, &n, in)
                            : build(&e->b, n.op, in, n.nin, n.attrs);
     e->b.site = site;
     e->b.stage = stage;

@@ -40,6 +40,8 @@ Value state_value(Elab *e, State *s)
     e->capture = NULL;
     if (s->now_graph == top && s->now.node) {
         v = v_tensor(e, s->now);
+    } else if (s->stand_in_graph == top && s->stand_in.node) {
+        v = v_tensor(e, s->stand_in);
     } else {
         CHECK(s->view > 0);
         v = v_tensor(e, build_view(&e->b, &e->p->state.at[s->view - 1]));

@@ -419,6 +419,9 @@ static bool numeric(const Value *v)
 bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b, Span b_at,
                Value *out)
 {
+    const Value x = *a, y = *b; /* out may be an operand */
+    a = &x;
+    b = &y;
     *out = v_poison();
     if (is_poison(a) || is_poison(b))
         return false;
@@ -437,10 +440,10 @@ bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Valu
             return !is_poison(out);
     }
     if (op == AST_matmul && a->kind == V_tensor && b->kind == V_tensor) {
-        Val y;
-        if (!matmul(e, at, a_at, b_at, use_val(e, a), use_val(e, b), &y))
+        Val product;
+        if (!matmul(e, at, a_at, b_at, use_val(e, a), use_val(e, b), &product))
             return false;
-        *out = v_tensor(e, y);
+        *out = v_tensor(e, product);
         return true;
     }
     if ((op == AST_eq || op == AST_ne) && (!numeric(a) || !numeric(b))) {

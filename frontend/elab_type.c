@@ -6,6 +6,12 @@
 
 /* ---- dtypes ---- */
 
+DType dtype_named(const Elab *e, const char *name)
+{
+    DType t = dtype_parse(name);
+    return e->as_f64 && dtype_is_float(t) ? DT_f64 : t;
+}
+
 bool dtype_fits(Elab *e, const Env *env, const AstType *t, DType got, const char **wanted)
 {
     if (!t->name.sym.id) {
@@ -15,7 +21,7 @@ bool dtype_fits(Elab *e, const Env *env, const AstType *t, DType got, const char
     const char *name = sym(e, t->name.sym);
     *wanted = name;
     if (t->is_dtype)
-        return dtype_parse(name) == got;
+        return dtype_named(e, name) == got;
     if (strcmp(name, "int") == 0) {
         *wanted = "an integer type";
         return dtype_is_int(got);
@@ -40,7 +46,7 @@ static DType declared_dtype(Elab *e, const Env *env, const AstType *t)
         return e->float_type;
     const char *name = sym(e, t->name.sym);
     if (t->is_dtype)
-        return dtype_parse(name);
+        return dtype_named(e, name);
     if (strcmp(name, "int") == 0)
         return DT_i64;
     if (strcmp(name, "float") == 0)

@@ -117,7 +117,8 @@ typedef enum {
     GRAPH_INIT,          /* initial values of the state */
     GRAPH_TEST,          /* one `test` declaration; results are its run-time assertions (bool[]) */
     GRAPH_BODY,          /* body of a scan */
-    GRAPH_DEF            /* definition of a call */
+    GRAPH_DEF,           /* definition of a call */
+    GRAPH_CHECK          /* of a gradient check (GradCheck): for the reference evaluator only */
 } GraphKind;
 
 typedef struct Graph {
@@ -182,6 +183,15 @@ typedef struct {
     Span at;
 } TrainInfo;
 
+/* `gradcheck(f, ..)` of a test: run by the evaluator, in f64. The graph `inputs` has no parameters;
+ * its results are the parameters of the graph `loss`, in order. That one's first result is the loss,
+ * then come the derivatives of its float parameters that are differentiated, named "d_PARAMETER". */
+typedef struct {
+    Sym test, inputs, loss; /* graphs by name: program_find_graph(p, inputs, GRAPH_CHECK) */
+    const char *text;       /* as written */
+    Span at;
+} GradCheck;
+
 typedef struct Ctx {
     Arena *perm, *scratch;
     Interner *names;
@@ -198,6 +208,7 @@ typedef struct Program {
     VEC(StateView) state;
     VEC(Graph *) graphs;
     VEC(TrainInfo) trains;
+    VEC(GradCheck) gradchecks;
     VEC(TypeInfo) types;  /* [0] unused; use type_make */
     uint32_t *type_table; /* private to tensor.c */
     uint32_t type_table_size;

@@ -1,0 +1,213 @@
+/* elab_method.c: exported methods as graphs: symbols for sizes, inputs, results, commits.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/elab_program.h"
+
+#include <string.h>
+
+/* ---- which methods ---- */
+
+static bool fixed_rank(const AstType *t)
+{
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        if (t->dims.at[i]->kind == EX_ellipsis)
+            return false;
+    return true;
+}
+
+static const AstParam *param_named(const AstFn *ast, Sym name)
+{
+    for (uint32_t i = 0; i < ast->params.n; i++)
+        if (sym_eq(ast->params.at[i].name.sym, name))
+            return &ast->params.at[i];
+    return NULL;
+}
+
+static bool is_none(const AstParam *p)
+{
+    return p->initial && p->initial->kind == EX_none;
+}
+
+bool is_exported(Elab *e, const Fn *fn)
+{
+    const AstFn *ast = fn->ast;
+    if (sym(e, fn->name)[0] == '_' || !ast->has_results || ast->results.n == 0)
+        return false;
+    for (uint32_t i = 0; i < ast->params.n; i++) {
+        const AstParam *p = &ast->params.at[i];
+        if (!p->type || p->type->kind != TYPE_tensor || !fixed_rank(p->type))
+            return false;
+    }
+    for (uint32_t i = 0; i < ast->results.n; i++) {
+        const AstResult *r = &ast->results.at[i];
+        if (r->type ? r->type->kind != TYPE_tensor : !param_named(ast, r->name.sym))
+            return false;
+    }
+    return true;
+}
+
+/* ---- sizes and inputs ---- */
+
+static Value size_value(Model *m, Sym method, Sym name)
+{
+    Elab *e = m->e;
+    for (uint32_t i = 0; i < m->fixed.n; i++)
+        if (sym_eq(m->fixed.at[i].name, name))
+            return m->fixed.at[i].value;
+    for (uint32_t i = 0; i < m->sizes.n; i++)
+        if (sym_eq(m->sizes.at[i].method, method) && sym_eq(m->sizes.at[i].name, name))
+            return v_dim(e, dim_of(e->dims, m->sizes.at[i].symbol));
+    Symbol s = dim_new_symbol(e->dims, SYM_SIZE, name, (Dim){0});
+    vec_push(e->a, &m->sizes, ((MethodSize){.method = method, .name = name, .symbol = s}));
+    return v_dim(e, dim_of(e->dims, s));
+}
+
+static void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t)
+{
+    Elab *e = m->e;
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const AstExpr *x = t->dims.at[i];
+        Value known;
+        if (x->kind != EX_name || lookup_user(e, env, x->name, &known))
+            continue;
+        const char *s = sym(e, x->name);
+        if (s[0] < 'A' || s[0] > 'Z')
+            continue; /* type_eval reports it */
+        vec_push(e->a, &env->scope->locals,
+                 ((Local){.name = x->name, .value = size_value(m, method, x->name), .at = x->at,
+                          .is_size = true}));
+    }
+}
+
+static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
+{
+    Elab *e = m->e;
+    const AstFn *ast = fn->ast;
+    Env env = {.file = fn->file, .inst = fn->inst, .scope = scope_push(e, NULL)};
+    bool ok = true;
+    for (uint32_t i = 0; i < ast->params.n; i++)
+        declare_sizes(m, g->method, &env, ast->params.at[i].type);
+    for (uint32_t i = 0; i < ast->params.n; i++) {
+        const AstParam *p = &ast->params.at[i];
+        TypeInfo t;
+        if (is_none(p))
+            continue; /* the variant without it */
+        if (!type_eval(e, &env, p->type, &t)) {
+            ok = false;
+            continue;
+        }
+        Val v = build_input(&e->b, p->name.sym, type_make(e->p, t));
+        GraphParam *gp = &vec_last(&g->params);
+        gp->optional = false;
+        gp->wants_grad = dtype_is_float(t.dtype);
+        gp->at = p->at;
+        gp->doc = p->doc;
+        vec_push(e->a, args, ((Arg){.name = p->name, .value = v_tensor(e, v), .at = p->at}));
+    }
+    return ok;
+}
+
+/* ---- results ---- */
+
+static void one_result(Model *m, Graph *g, const AstFn *ast, uint32_t i, const Value *v)
+{
+    Elab *e = m->e;
+    const AstResult *r = &ast->results.at[i];
+    Sym name = r->name.sym.id ? r->name.sym : e->word.out;
+    if (v->kind != V_tensor && !is_number(v)) {
+        elab_error(e, DIAG_bad_type, r->at, "result '%s' of an exported method must be a tensor, "
+                                            "not a %s", sym(e, name), value_kind(v));
+        return;
+    }
+    Val x = v->kind == V_tensor ? use_val(e, v) : val_as(e, v, e->float_type);
+    for (uint32_t k = 0; k < g->params.n; k++) {
+        GraphParam *p = &g->params.at[k];
+        if (!sym_eq(p->name, name))
+            continue;
+        if (val_type(g, p->val).id != val_type(g, x).id)
+            elab_error(e, DIAG_shape_mismatch, r->at,
+                       "'%s' is updated in place: it cannot change from %s to %s", sym(e, name),
+                       type_str(e, p->val), type_str(e, x));
+        p->inout = (int32_t)g->results.n;
+    }
+    graph_result(e->p, g, name, x, r->at);
+}
+
+static bool set_results(Model *m, Graph *g, const AstFn *ast, const Value *v)
+{
+    if (is_poison(v))
+        return false;
+    if (ast->results.n == 1) {
+        one_result(m, g, ast, 0, v);
+        return true;
+    }
+    if (v->kind != V_list || v->list->n != ast->results.n)
+        return false;
+    for (uint32_t i = 0; i < v->list->n; i++)
+        one_result(m, g, ast, i, &v->list->at[i]);
+    return true;
+}
+
+void commit_states(Elab *e, Graph *g)
+{
+    for (uint32_t i = 0; i < e->states.n; i++) {
+        State *s = e->states.at[i];
+        if (s->now_graph == g && s->now.node && !s->is_param)
+            graph_commit(e->p, g, e->p->state.at[s->view - 1].slot, s->now);
+        s->now = (Val){0, 0};
+        s->now_graph = NULL;
+    }
+    if (!e->drew)
+        return;
+    Val calls = build_state(&e->b, e->calls_slot);
+    Val one = build_const_int(&e->b, DT_u64, 1);
+    graph_commit(e->p, g, e->calls_slot, build2(&e->b, OP_add, calls, one));
+    e->drew = false;
+}
+
+/* ---- tracing ---- */
+
+Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training)
+{
+    Elab *e = m->e;
+    Graph *g = program_add_graph(e->p, name, kind);
+    g->method = method;
+    e->b = builder_for(e->p, g);
+    e->entry = g;
+    e->training = training;
+    e->drew = false;
+    e->capture = NULL;
+    e->frame = NULL;
+    e->depth = 0;
+    e->float_type = e->base_float;
+    return g;
+}
+
+void end_trace(Model *m, Graph *g)
+{
+    (void)g;
+    m->e->entry = NULL;
+    m->e->training = false;
+}
+
+bool trace_body(Model *m, Graph *g, Fn *fn)
+{
+    Elab *e = m->e;
+    Args args = {0};
+    g->at = fn->ast->at;
+    g->doc = fn->ast->doc;
+    if (!make_inputs(m, g, fn, &args))
+        return false;
+    Value v = call_fn(e, fn, &args, (Span){0});
+    return set_results(m, g, fn->ast, &v);
+}
+
+Graph *trace_method(Model *m, Fn *fn, GraphKind kind, Sym name, bool training)
+{
+    Elab *e = m->e;
+    int before = diag_errors(e->diags);
+    Graph *g = begin_trace(m, name, fn->name, kind, training);
+    bool ok = trace_body(m, g, fn) && diag_errors(e->diags) == before;
+    commit_states(e, g);
+    end_trace(m, g);
+    return ok ? g : NULL;
+}

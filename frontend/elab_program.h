@@ -1,0 +1,95 @@
+/* elab_program.h: from a model's instance to the graphs of its program.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_ELAB_PROGRAM_H
+#define TENON_ELAB_PROGRAM_H
+
+#include "frontend/elab.h"
+
+/* One group of a `train`: who is in it and what it changes. Group 0 is everything else. */
+typedef struct {
+    Value *config; /* the optimizer's values, with the group's settings */
+    bool *own;     /* [parameter]: set by this group, so that it has a hyper-parameter of its own */
+    const AstGroup *ast;
+    uint32_t matches;
+} TrainGroup;
+
+typedef struct {
+    const AstDecl *decl;
+    Fn *method;
+    Sym name; /* "loss" */
+    Optim *optim;
+    VEC(TrainGroup) groups;
+    VEC(int) group_of; /* e->states index -> group, or -1: not moved by this train */
+    Value clip_norm, clip_value;
+    int64_t accumulate;
+    uint32_t counter; /* slot of the step count */
+} Train;
+typedef VEC(Train) Trains;
+
+/* A segment: parameters that every `train` treats alike, in one slot. */
+typedef struct {
+    uint32_t slot, grad; /* grad 0: not trained */
+    DType dtype;
+    bool trainable;
+    VEC(State *) states;
+    VEC(int64_t) offset; /* of each, in elements */
+    VEC(int) key;        /* its group in every train */
+    int64_t size;
+} Segment;
+typedef VEC(Segment) Segments;
+
+typedef struct {
+    Sym method, name;
+    Symbol symbol;
+} MethodSize;
+
+/* A model on its way to a program. */
+typedef struct {
+    Elab *e;
+    FileEnv *file;
+    const AstDecl *decl; /* NULL: -m */
+    Trains trains;
+    Segments segments;
+    VEC(MethodSize) sizes;
+    VEC(SizeBinding) fixed; /* sizes fixed by `with` and -D */
+} Model;
+
+bool body_uses(const AstStmts *body, Sym name);
+bool expr_uses(const AstExpr *x, Sym name);
+
+/* ---- elab_layout.c ---- */
+
+/** Segments, slots and views for every state of the model. */
+void layout_states(Model *m);
+/** INIT: the initial value of every slot but hyper-parameters and counters. */
+Graph *begin_init(Model *m);
+void end_init(Model *m, Graph *g);
+/** The parts one behind the other in a value of the segment's shape, gaps filled with zeros.
+ * parts[i] {0,0}: zeros. */
+Val join_segment(Elab *e, const Segment *s, const Val *parts, DType dtype);
+Val segment_part(Elab *e, const Segment *s, uint32_t i, Val whole);
+
+/* ---- elab_method.c ---- */
+
+bool is_exported(Elab *e, const Fn *fn);
+/** Traces an exported method; results, commits and checks are in the graph. NULL after messages. */
+Graph *trace_method(Model *m, Fn *fn, GraphKind kind, Sym name, bool training);
+/** The same without the commits: e->b is still at the graph (leave it with end_trace). */
+Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training);
+void end_trace(Model *m, Graph *g);
+bool trace_body(Model *m, Graph *g, Fn *fn);
+void commit_states(Elab *e, Graph *g);
+
+/* ---- elab_train.c, elab_update.c ---- */
+
+/** Evaluates the `train` declarations of the model. */
+void read_trains(Model *m);
+/** STEP and UPDATE graphs, slots of the optimizers; appends their INIT to `init`. */
+void make_steps(Model *m, Graph *init);
+bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init);
+
+/* ---- elab_test.c ---- */
+
+void make_tests(Model *m, const Elaborated *out);
+
+#endif

@@ -1,0 +1,441 @@
+/* elab_update.c: the optimizer's step over the segments of a train: clipping, hyper-parameters,
+ * buffers, one map a segment where the step is pointwise, else parameter by parameter.
+ * SPDX-License-Identifier: MIT */
+#include "frontend/elab_program.h"
+
+#include <string.h>
+
+typedef struct {
+    Model *m;
+    Train *t;
+    Elab *e;
+    Graph *g, *init;
+    Val *grads;     /* [segment] */
+    bool **reached; /* [segment][parameter]: the loss reaches it */
+    Val step;       /* i64[]: the number of this step, from 1 */
+} Update;
+
+/* ---- slots, made once and found again by name ---- */
+
+static uint32_t find_slot(Elab *e, Sym name)
+{
+    for (uint32_t i = 1; i < e->p->slots.n; i++)
+        if (sym_eq(e->p->slots.at[i].name, name))
+            return i;
+    return 0;
+}
+
+static uint32_t scalar_slot(const Update *u, const char *name, SlotKind kind, DType t,
+                            double initial)
+{
+    Elab *e = u->e;
+    Sym s = sym_new(e, arena_printf(e->a, "%s.%s", sym(e, u->t->name), name));
+    uint32_t slot = find_slot(e, s);
+    if (slot)
+        return slot;
+    slot = program_add_slot(e->p, (Slot){.name = s, .kind = kind,
+                                         .type = type_of(e->p, t, NULL, 0, PLACE_D0),
+                                         .saved = true, .initial = initial,
+                                         .at = u->t->decl->at});
+    StateView v = {.name = s, .slot = slot, .type = e->p->slots.at[slot].type, .saved = true,
+                   .at = u->t->decl->at};
+    vec_push(e->a, &e->p->state, v);
+    if (kind == SLOT_HYPER)
+        vec_push(e->a, &vec_last(&e->p->trains).hypers, slot);
+    return slot;
+}
+
+static Value hyper(const Update *u, const char *name, double initial)
+{
+    uint32_t slot = scalar_slot(u, name, SLOT_HYPER, DT_f64, initial);
+    return v_late(u->e, build_state(&u->e->b, slot));
+}
+
+/* ---- hyper-parameters ---- */
+
+/* A float is late, alone or in a list; a function is a schedule of the step; all else is static. */
+static Value hyper_value(const Update *u, const char *name, const Value *v, Span at)
+{
+    Elab *e = u->e;
+    if (v->kind == V_float)
+        return hyper(u, name, v->f);
+    if (v->kind == V_fn) {
+        Value t = v_late(e, u->step);
+        Value r = call1(e, v, t, at);
+        if (is_static_number(&r))
+            return v_float(static_number(&r));
+        if (r.kind == V_late || r.kind == V_size)
+            return v_late(e, build_cast(&e->b, use_val(e, &r), DT_f64));
+        if (!is_poison(&r))
+            elab_error(e, DIAG_bad_train, at, "a schedule gives a number, not a %s",
+                       value_kind(&r));
+        return v_poison();
+    }
+    if (v->kind != V_list)
+        return *v;
+    Values out = {0};
+    for (uint32_t i = 0; i < v->list->n; i++)
+        vec_push(e->a, &out, hyper_value(u, arena_printf(e->a, "%s%u", name, i),
+                                         &v->list->at[i], at));
+    return v_list(e, out.at, out.n);
+}
+
+static bool static_equal(const Value *a, const Value *b)
+{
+    return value_equal(a, b);
+}
+
+/* The optimizer as an instance: its parameters are members. */
+static Instance *optimizer_instance(const Update *u, int group)
+{
+    Elab *e = u->e;
+    const AstDecl *d = u->t->optim->module->decl;
+    const TrainGroup *g = &u->t->groups.at[group];
+    Instance *inst = arena_new(e->a, Instance);
+    *inst = (Instance){.module = u->t->optim->module, .dtype = e->float_type, .named = true,
+                       .at = u->t->optim->at};
+    for (uint32_t i = 0; i < d->params.n; i++) {
+        const AstParam *p = &d->params.at[i];
+        const char *name = sym(e, p->name.sym);
+        bool own = group > 0 && g->own[i] && !static_equal(&g->config[i], &u->t->groups.at[0].config[i]);
+        if (own)
+            name = arena_printf(e->a, "group%d.%s", group - 1, name);
+        Value v = hyper_value(u, name, &g->config[i], u->t->decl->value->at);
+        vec_push(e->a, &inst->members,
+                 ((Member){.name = p->name.sym, .kind = MEMBER_config, .value = v,
+                           .at = p->name.at}));
+    }
+    return inst;
+}
+
+/* ---- buffers of the optimizer ---- */
+
+static DType buffer_dtype(Elab *e, const AstType *t, DType p)
+{
+    if (!t || !t->is_dtype)
+        return p;
+    DType d = dtype_parse(sym(e, t->name.sym));
+    return d == DT_none ? p : d;
+}
+
+/* INIT of a buffer for one parameter (or a whole segment, as a value of its shape). */
+static bool buffer_initial(const Update *u, const Env *env, const AstStmt *s, Val p,
+                           const TypeInfo *type, Val *out)
+{
+    Elab *e = u->e;
+    Env inner = *env;
+    inner.scope = scope_push(e, NULL);
+    scope_set(e, inner.scope, sym_new(e, "p"), v_tensor(e, p), s->at);
+    Value v = eval(e, &inner, s->value);
+    return !is_poison(&v) && initial_value(e, &v, type, s->value->at, out);
+}
+
+static void init_moment(const Update *u, const Env *env, const AstStmt *s, const Segment *seg,
+                        uint32_t slot, DType dtype)
+{
+    Elab *e = u->e;
+    Builder outer = e->b;
+    Graph *entry = e->entry;
+    e->b = builder_for(e->p, u->init);
+    e->entry = NULL;
+    TypeInfo type = *type_info(e->p, e->p->slots.at[slot].type);
+    Val whole = {0, 0};
+    if (s->value->kind == EX_name && strcmp(sym(e, s->value->name), "zeros") == 0) {
+        whole = build_full(&e->b, dtype, 0, type.shape, type.rank);
+    } else {
+        Val *parts = arena_array(e->a, Val, seg->states.n);
+        bool ok = true;
+        for (uint32_t i = 0; i < seg->states.n; i++) {
+            Val p = use_val(e, &seg->states.at[i]->initial);
+            TypeInfo t = seg->states.at[i]->type;
+            t.dtype = dtype;
+            ok &= buffer_initial(u, env, s, p, &t, &parts[i]);
+        }
+        if (ok)
+            whole = join_segment(e, seg, parts, dtype);
+    }
+    if (whole.node)
+        graph_commit(e->p, u->init, slot, whole);
+    e->b = outer;
+    e->entry = entry;
+}
+
+static uint32_t moment_slot(const Update *u, const Env *env, const AstStmt *s, const Segment *seg)
+{
+    Elab *e = u->e;
+    const char *base = arena_printf(e->a, "%s.%s", sym(e, u->t->name), sym(e, s->name.sym));
+    Sym name = sym_new(e, arena_printf(e->a, "%s.%s", base,
+                                       sym(e, e->p->slots.at[seg->slot].name)));
+    uint32_t slot = find_slot(e, name);
+    if (slot)
+        return slot;
+    DType dtype = buffer_dtype(e, s->type, seg->dtype);
+    TypeInfo t = *type_info(e->p, e->p->slots.at[seg->slot].type);
+    t.dtype = dtype;
+    slot = program_add_slot(e->p, (Slot){.name = name, .kind = SLOT_MOMENT,
+                                         .type = type_make(e->p, t), .saved = true,
+                                         .segment = seg->slot, .at = s->at});
+    for (uint32_t i = 0; i < seg->states.n; i++) {
+        TypeInfo part = seg->states.at[i]->type;
+        part.dtype = dtype;
+        StateView v = {.name = sym_new(e, arena_printf(e->a, "%s.%s", base,
+                                                       sym(e, seg->states.at[i]->name))),
+                       .slot = slot, .offset = seg->offset.at[i],
+                       .type = type_make(e->p, part), .saved = true, .at = s->at};
+        vec_push(e->a, &e->p->state, v);
+    }
+    if (u->init)
+        init_moment(u, env, s, seg, slot, dtype);
+    return slot;
+}
+
+/* ---- the body of the optimizer ---- */
+
+typedef struct {
+    const AstStmt *stmt;
+    State *state;
+    uint32_t slot;
+} Moment;
+typedef VEC(Moment) Moments;
+
+static void declare_body(const Update *u, const Env *env, const AstStmts *body, const Segment *seg,
+                         Moments *moments)
+{
+    Elab *e = u->e;
+    Instance *inst = env->inst;
+    for (uint32_t i = 0; i < body->n; i++) {
+        const AstStmt *s = body->at[i];
+        Body ret = {0};
+        if (s->kind == ST_buffer) {
+            State *st = arena_new(e->a, State);
+            *st = (State){.saved = true, .name = s->name.sym, .at = s->name.at, .file = env->file};
+            Moment mo = {.stmt = s, .state = st, .slot = moment_slot(u, env, s, seg)};
+            vec_push(e->a, moments, mo);
+            vec_push(e->a, &inst->members, ((Member){.name = s->name.sym, .kind = MEMBER_state,
+                                                     .state = st, .at = s->name.at}));
+        } else if (s->kind == ST_fn) {
+            Fn *fn = arena_new(e->a, Fn);
+            *fn = (Fn){.ast = s->fn, .file = env->file, .inst = inst, .name = s->fn->name.sym};
+            vec_push(e->a, &inst->members,
+                     ((Member){.name = fn->name, .kind = MEMBER_fn,
+                               .value = {.kind = V_fn, .fn = fn}, .at = s->fn->name.at}));
+        } else if (s->kind == ST_if) {
+            bool c;
+            if (eval_bool(e, env, s->list, &c, "choose a branch"))
+                declare_body(u, env, c ? &s->body : &s->orelse, seg, moments);
+        } else if (s->kind == ST_param) {
+            elab_error(e, DIAG_misplaced, s->at, "an optimizer has buffers, no parameters");
+        } else {
+            run_stmt(e, env, s, &ret);
+        }
+    }
+}
+
+/* ---- stepping ---- */
+
+static bool looks_at_shape(Elab *e, const Fn *fn)
+{
+    static const char *const words[] = {"shape", "ndim", "numel", "T", "mT"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (body_uses(&fn->ast->body, sym_new(e, words[i])))
+            return true;
+    return false;
+}
+
+/* Runs step(p, g, t) with the buffers at these values; the new values of buffers are in .now. */
+static bool call_step(const Update *u, Fn *step, Moments *moments, const Val *old, Val p, Val g,
+                      Val *new_p)
+{
+    Elab *e = u->e;
+    for (uint32_t i = 0; i < moments->n; i++) {
+        State *s = moments->at[i].state;
+        s->type = *type_at(e, old[i]);
+        s->now = old[i];
+        s->now_graph = e->b.g;
+    }
+    Args args = {0};
+    Span at = u->t->decl->value->at;
+    vec_push(e->a, &args, ((Arg){.value = v_tensor(e, p), .at = at}));
+    vec_push(e->a, &args, ((Arg){.value = v_tensor(e, g), .at = at}));
+    vec_push(e->a, &args, ((Arg){.value = v_late(e, u->step), .at = at}));
+    Value v = call_fn(e, step, &args, at);
+    if (v.kind != V_tensor) {
+        if (!is_poison(&v))
+            elab_error(e, DIAG_bad_train, step->ast->at, "step gives the new parameter, not a %s",
+                       value_kind(&v));
+        return false;
+    }
+    TypeInfo want = *type_at(e, p), got = *value_type(e, &v);
+    bool same = want.rank == got.rank;
+    for (uint32_t i = 0; same && i < want.rank; i++)
+        same = dim_equal(e->dims, want.shape[i], got.shape[i]) == YES;
+    if (!same) {
+        elab_error(e, DIAG_bad_train, step->ast->at, "step changes the shape %s to %s",
+                   shape_str(e, want.shape, want.rank), shape_str(e, got.shape, got.rank));
+        return false;
+    }
+    *new_p = build_cast(&e->b, use_val(e, &v), want.dtype);
+    return true;
+}
+
+static bool all_pointwise(const Graph *g, uint32_t from)
+{
+    for (uint32_t i = from; i < g->nodes.n; i++) {
+        Op op = g->nodes.at[i].op;
+        if (!op_is_pointwise(op) && op != OP_const && op != OP_cast && op != OP_dim &&
+            op != OP_broadcast && op != OP_state && op != OP_extern)
+            return false;
+    }
+    return true;
+}
+
+/* A parameter that the loss does not reach keeps its old values. */
+static Val keep_unreached(const Update *u, const Segment *seg, const bool *reached, Val new_v,
+                          Val old_v)
+{
+    Elab *e = u->e;
+    bool all = true;
+    for (uint32_t i = 0; i < seg->states.n; i++)
+        all &= reached[i];
+    if (all)
+        return new_v;
+    Val *parts = arena_array(e->a, Val, seg->states.n);
+    for (uint32_t i = 0; i < seg->states.n; i++)
+        parts[i] = segment_part(e, seg, i, reached[i] ? new_v : old_v);
+    return join_segment(e, seg, parts, type_at(e, new_v)->dtype);
+}
+
+static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step, Moments *moments)
+{
+    Elab *e = u->e;
+    Val p = build_state(&e->b, seg->slot), new_p;
+    Val *old = arena_array(e->a, Val, moments->n);
+    for (uint32_t i = 0; i < moments->n; i++)
+        old[i] = build_state(&e->b, moments->at[i].slot);
+    uint32_t from = e->b.g->nodes.n;
+    if (!call_step(u, step, moments, old, p, u->grads[k], &new_p) ||
+        !all_pointwise(e->b.g, from))
+        return false;
+    graph_commit(e->p, u->g, seg->slot, keep_unreached(u, seg, u->reached[k], new_p, p));
+    for (uint32_t i = 0; i < moments->n; i++)
+        graph_commit(e->p, u->g, moments->at[i].slot,
+                     keep_unreached(u, seg, u->reached[k], moments->at[i].state->now, old[i]));
+    return true;
+}
+
+static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step, Moments *moments)
+{
+    Elab *e = u->e;
+    uint32_t n = seg->states.n;
+    Val whole = build_state(&e->b, seg->slot);
+    Val *new_p = arena_array(e->a, Val, n);
+    Val **new_m = arena_array(e->a, Val *, moments->n);
+    for (uint32_t j = 0; j < moments->n; j++)
+        new_m[j] = arena_array(e->a, Val, n);
+    for (uint32_t i = 0; i < n; i++) {
+        Val *old = arena_array(e->a, Val, moments->n);
+        for (uint32_t j = 0; j < moments->n; j++)
+            old[j] = segment_part(e, seg, i, build_state(&e->b, moments->at[j].slot));
+        Val p = segment_part(e, seg, i, whole), g = segment_part(e, seg, i, u->grads[k]);
+        new_p[i] = p;
+        if (u->reached[k][i] && !call_step(u, step, moments, old, p, g, &new_p[i]))
+            return false;
+        for (uint32_t j = 0; j < moments->n; j++)
+            new_m[j][i] = u->reached[k][i] ? moments->at[j].state->now : old[j];
+    }
+    graph_commit(e->p, u->g, seg->slot, join_segment(e, seg, new_p, seg->dtype));
+    for (uint32_t j = 0; j < moments->n; j++)
+        graph_commit(e->p, u->g, moments->at[j].slot,
+                     join_segment(e, seg, new_m[j],
+                                  type_info(e->p, e->p->slots.at[moments->at[j].slot].type)->dtype));
+    return true;
+}
+
+static bool step_segment(const Update *u, uint32_t k, int group)
+{
+    Elab *e = u->e;
+    const Segment *seg = &u->m->segments.at[k];
+    Moments moments = {0};
+    Instance *inst = optimizer_instance(u, group);
+    const AstDecl *d = u->t->optim->module->decl;
+    Env env = {.file = u->t->optim->module->file, .inst = inst, .scope = scope_push(e, NULL)};
+    int before = diag_errors(e->diags);
+    declare_body(u, &env, &d->body, seg, &moments);
+    Member *step = member_find(inst, sym_new(e, "step"));
+    if (!step || step->kind != MEMBER_fn) {
+        elab_error(e, DIAG_bad_train, d->name.at, "the optimizer %s has no fn step(p, g, t)",
+                   sym(e, d->name.sym));
+        return false;
+    }
+    if (diag_errors(e->diags) > before)
+        return false;
+    if (!looks_at_shape(e, step->value.fn) && step_whole(u, seg, k, step->value.fn, &moments))
+        return true;
+    if (diag_errors(e->diags) > before)
+        return false;
+    return step_each(u, seg, k, step->value.fn, &moments);
+}
+
+/* ---- clipping ---- */
+
+static bool moves(const Update *u, uint32_t k)
+{
+    return u->grads[k].node != 0 && u->m->segments.at[k].key.at[u->t - u->m->trains.at] >= 0;
+}
+
+static void clip(Update *u)
+{
+    Elab *e = u->e;
+    Builder *b = &e->b;
+    if (u->t->clip_value.kind == V_int || u->t->clip_value.kind == V_float) {
+        Value limit = hyper(u, "clip_value", static_number(&u->t->clip_value));
+        for (uint32_t k = 0; k < u->m->segments.n; k++) {
+            if (!moves(u, k))
+                continue;
+            Val hi = build_cast(b, use_val(e, &limit), u->m->segments.at[k].dtype);
+            u->grads[k] = build3(b, OP_clamp, u->grads[k], build1(b, OP_neg, hi), hi);
+        }
+    }
+    if (u->t->clip_norm.kind != V_int && u->t->clip_norm.kind != V_float)
+        return;
+    Value limit = hyper(u, "clip_norm", static_number(&u->t->clip_norm));
+    Val sum = {0, 0};
+    int64_t axis = 0;
+    DType wide = DT_f32;
+    for (uint32_t k = 0; k < u->m->segments.n; k++)
+        if (moves(u, k) && u->m->segments.at[k].dtype == DT_f64)
+            wide = DT_f64;
+    for (uint32_t k = 0; k < u->m->segments.n; k++) {
+        if (!moves(u, k))
+            continue;
+        Val sq = build1(b, OP_square, build_cast(b, u->grads[k], wide));
+        Val part = build_reduce(b, RED_add, sq, &axis, 1);
+        sum = sum.node ? build2(b, OP_add, sum, part) : part;
+    }
+    if (!sum.node)
+        return;
+    Val norm = build2(b, OP_add, build1(b, OP_sqrt, sum), build_const(b, wide, 1e-6));
+    Val scale = build2(b, OP_div, build_cast(b, use_val(e, &limit), wide), norm);
+    scale = build2(b, OP_min, scale, build_const(b, wide, 1));
+    for (uint32_t k = 0; k < u->m->segments.n; k++)
+        if (moves(u, k))
+            u->grads[k] = build2(b, OP_mul, u->grads[k],
+                                 build_cast(b, scale, u->m->segments.at[k].dtype));
+}
+
+bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init)
+{
+    Elab *e = m->e;
+    Update u = {.m = m, .t = t, .e = e, .g = g, .init = init, .grads = grads, .reached = reached};
+    e->training = true;
+    uint32_t counter = scalar_slot(&u, "t", SLOT_COUNTER, DT_i64, 0);
+    Val one = build_const_int(&e->b, DT_i64, 1);
+    u.step = build2(&e->b, OP_add, build_state(&e->b, counter), one);
+    graph_commit(e->p, g, counter, u.step);
+    clip(&u);
+    bool ok = true;
+    for (uint32_t k = 0; k < m->segments.n; k++)
+        if (moves(&u, k))
+            ok &= step_segment(&u, k, m->segments.at[k].key.at[t - m->trains.at]);
+    return ok;
+}
