@@ -65,6 +65,16 @@ void accs_analyse(KText *t)
     }
 }
 
+bool acc_is_used(const KText *t, uint32_t acc, int result)
+{
+    for (uint32_t i = 1; i < t->k->exprs.n; i++) {
+        const KExprInfo *x = &t->k->exprs.at[i];
+        if (x->kind == KE_ACC && x->acc == acc && x->field == (uint32_t)result)
+            return true;
+    }
+    return false;
+}
+
 /* --- fields -------------------------------------------------------------------------------------- */
 
 static const char *field_suffix(Reducer r, int field)

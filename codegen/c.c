@@ -87,8 +87,10 @@ static void print_check(CPrint *c, const KStmt *s)
         const GuardTerm *g = &s->pred.at[i];
         if (g->kind != G_LT || !dim_mentions_kind(dims(c), g->a, SYM_LOADED))
             continue;
+        int64_t fixed;
+        const char *cast = dim_is_const(dims(c), g->b, &fixed) ? "" : "(int32_t)";
         emit_line(&t->e, "error[1] = (int32_t)%s;", ktext_dim_at(t, g->a, PREC_UNARY));
-        emit_line(&t->e, "error[2] = (int32_t)%s;", ktext_dim_at(t, g->b, PREC_UNARY));
+        emit_line(&t->e, "error[2] = %s%s;", cast, ktext_dim_at(t, g->b, PREC_UNARY));
         break;
     }
     emit_close(&t->e, "");
@@ -180,6 +182,8 @@ static void print_results(CPrint *c, uint32_t acc, const Text *fields)
     for (int r = 0; r < n; r++) {
         const char *suffix = a->reducer == RED_moments ? (r ? "_var" : "_mean") : r ? "_at" : "";
         DType type = r && a->reducer != RED_moments ? DT_i64 : a->type;
+        if (!acc_is_used(t, acc, r))
+            continue;
         info->result[r] =
             name_unique(&t->names, arena_printf(t->a, "%s%s", *base ? base : "acc", suffix));
         emit_line(&t->e, "const %s %s = %s;", ktext_value(t, type), info->result[r],
@@ -203,10 +207,10 @@ static void print_total(CPrint *c, const KStmt *s)
         return;
     for (int f = 0; f < reducer_info(r)->nfields; f++) {
         to[f] = acc_lane_field(t, s->acc, f, "l");
-        from[f] = acc_lane_field(t, s->acc, f, "l + w");
+        from[f] = acc_lane_field(t, s->acc, f, "l + half");
     }
-    emit_in(&t->e, "for (int w = 8; w; w /= 2)");
-    emit_in(&t->e, "for (int l = 0; l < w; l++)");
+    emit_in(&t->e, "for (int half = 8; half; half /= 2)");
+    emit_in(&t->e, "for (int l = 0; l < half; l++)");
     emit_line(&t->e, "%s;", acc_join(t, s->acc, to, from));
     emit_out(&t->e);
     emit_out(&t->e);
@@ -396,19 +400,32 @@ static void print_body(CPrint *c, const KBlock *b)
     scope_end(&c->t, scope);
 }
 
+/* The end of a loop; a variable of its own if it takes work. */
+static const char *bound(CPrint *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    Text end = ktext_dim(t, s->hi);
+    if (end.prec == PREC_PRIMARY)
+        return end.text;
+    const char *name = name_unique(&t->names, arena_printf(t->a, "%s_end", axis_name(c, s->axis)));
+    emit_line(&t->e, "const int64_t %s = %s;", name, end.text);
+    return name;
+}
+
 /* Blocks of 16 lanes, then the rest: element v + l belongs to lane l. */
 static void print_lane_blocks(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     Strip before = c->strip;
     int64_t extent = 0;
-    bool fixed = is_static_int(c, s->hi, &extent);
+    bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(dims(c), s->lo);
+    const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text;
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !fixed);
-    const char *type = fixed ? "int" : "int64_t", *end = ktext_dim_at(t, s->hi, PREC_SUM);
+    const char *type = fixed ? "int" : "int64_t";
     bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || extent >= STRIP_LANES;
     if (blocks) {
         if (tail) {
-            emit_line(&t->e, "%s %s = 0;", type, name);
+            emit_line(&t->e, "%s %s = %s;", type, name, lo);
             emit_open(&t->e, "for (; %s + 16 <= %s; %s += 16) {", name, end, name);
         } else {
             emit_open(&t->e, "for (%s %s = 0; %s < %s; %s += 16) {", type, name, name, end, name);
@@ -425,7 +442,8 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     strip_begin(c, s->axis, STRIP_LANES, blocks ? "rest" : end);
     if (blocks) {
         emit_open(&t->e, "{");
-        emit_line(&t->e, "const int rest = %s(%s - %s);", fixed ? "" : "(int)", end, name);
+        emit_line(&t->e, fixed ? "const int rest = %s - %s;" : "const int rest = (int)(%s - %s);",
+                  end, name);
     }
     print_body(c, &s->body);
     strip_end(c, before);
@@ -438,11 +456,11 @@ static void print_strips(CPrint *c, const KStmt *s)
     KText *t = &c->t;
     Strip before = c->strip;
     int64_t extent;
-    bool fixed = is_static_int(c, s->hi, &extent);
+    bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(dims(c), s->lo);
+    const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text, *cast = fixed ? "" : "(int)";
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !fixed);
-    const char *end = ktext_dim_at(t, s->hi, PREC_SUM), *cast = fixed ? "" : "(int)";
-    emit_open(&t->e, "for (%s %s = 0; %s < %s; %s += 64) {", fixed ? "int" : "int64_t", name, name,
-              end, name);
+    emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += 64) {", fixed ? "int" : "int64_t", name, lo,
+              name, end, name);
     emit_line(&t->e, "const int n_%s = %s - %s < 64 ? %s(%s - %s) : 64;", name, end, name, cast,
               end, name);
     strip_begin(c, s->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name));

@@ -237,14 +237,17 @@ static void print_lanes(Cuda *c, const KStmt *s)
         print_register_loop(c, s, width);
         return;
     }
-    bool fixed = dim_is_const(cuda_dims(c), s->hi, &extent);
+    bool zero = dim_is_zero(cuda_dims(c), s->lo);
+    bool fixed = zero && dim_is_const(cuda_dims(c), s->hi, &extent);
     bool wide = !ktext_fits_int(t, s->hi);
     const char *type = wide ? "long long" : "int", *scale = "";
-    const char *end = ktext_dim_at(t, s->hi, PREC_SUM);
+    const char *end = ktext_dim_at(t, s->hi, PREC_SUM), *lo = ktext_dim_at(t, s->lo, PREC_SUM);
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), wide);
     if (width > 1)
         scale = arena_printf(t->a, "%d * ", width);
     const char *first = c->lanes > 1 ? arena_printf(t->a, "%sthreadIdx.x", scale) : "0";
+    if (!zero)
+        first = c->lanes > 1 ? arena_printf(t->a, "%s + %s", lo, first) : lo;
     if (fixed && extent <= share) { /* at most once: its name stays in scope of the block */
         emit_open(&t->e, "{");
         emit_line(&t->e, "const %s %s = %s;", type, name, first);

@@ -31,8 +31,8 @@ static void print_shuffles(Cuda *c, uint32_t acc)
         return;
     if (width & (width - 1))
         die("kernel %s: a team of %d lanes", cuda_name(c, t->k->name), c->lanes);
-    emit_in(&t->e, "for (int d = %d; d; d /= 2)", width / 2);
-    print_join(c, acc, "__shfl_xor_sync(~0u, ", ", d)");
+    emit_in(&t->e, "for (int mask = %d; mask; mask /= 2)", width / 2);
+    print_join(c, acc, "__shfl_xor_sync(~0u, ", ", mask)");
     emit_out(&t->e);
     if (c->t.k->accs.at[acc].reducer != RED_moments || c->lanes > 32)
         return;
@@ -44,7 +44,7 @@ static void print_shuffles(Cuda *c, uint32_t acc)
 
 /* Where and how many partial results a total leaves in shared memory; count 1: none. */
 typedef struct {
-    const char *declare, *write, *read; /* subscripts; read is over the counter w */
+    const char *declare, *write, *read; /* subscripts; read is over the counter q */
     const char *leader;                 /* who writes; NULL: everybody */
     int count;
 } Parts;
@@ -58,7 +58,7 @@ static Parts parts_of(const Cuda *c, uint32_t acc)
         if (!teams)
             return (Parts){.count = 1};
         return (Parts){arena_printf(a, "[%d][%d]", c->teams, c->lanes),
-                       "[threadIdx.y][threadIdx.x]", "[w][threadIdx.x]", NULL, c->teams};
+                       "[threadIdx.y][threadIdx.x]", "[q][threadIdx.x]", NULL, c->teams};
     }
     int warps = c->lanes > 32 && info->under_lanes ? (c->lanes + 31) / 32 : 1;
     const char *leader = c->lanes > 32 ? "threadIdx.x % 32 == 0"
@@ -70,23 +70,23 @@ static Parts parts_of(const Cuda *c, uint32_t acc)
     if (teams) {
         const char *at = warp ? arena_printf(a, "[threadIdx.y * %d + %s]", warps, warp)
                               : "[threadIdx.y]";
-        return (Parts){arena_printf(a, "[%d]", c->teams * warps), at, "[w]", leader,
+        return (Parts){arena_printf(a, "[%d]", c->teams * warps), at, "[q]", leader,
                        c->teams * warps};
     }
     if (warps == 1)
         return (Parts){.count = 1};
     if (c->teams == 1)
-        return (Parts){arena_printf(a, "[%d]", warps), arena_printf(a, "[%s]", warp), "[w]", leader,
+        return (Parts){arena_printf(a, "[%d]", warps), arena_printf(a, "[%s]", warp), "[q]", leader,
                        warps};
     return (Parts){arena_printf(a, "[%d][%d]", c->teams, warps),
-                   arena_printf(a, "[threadIdx.y][%s]", warp), "[threadIdx.y][w]", leader, warps};
+                   arena_printf(a, "[threadIdx.y][%s]", warp), "[threadIdx.y][q]", leader, warps};
 }
 
 static const char *replace_counter(Arena *a, const char *subscript, const char *with)
 {
-    const char *w = strstr(subscript, "[w]");
-    CHECK(w);
-    return arena_printf(a, "%.*s[%s]%s", (int)(w - subscript), subscript, with, w + 3);
+    const char *at = strstr(subscript, "[q]");
+    CHECK(at);
+    return arena_printf(a, "%.*s[%s]%s", (int)(at - subscript), subscript, with, at + 3);
 }
 
 static void declare_parts(Cuda *c, uint32_t acc, const Parts *parts, const char **shared)
@@ -127,7 +127,7 @@ static void read_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *co
         emit_line(&t->e, "%s = %s%s;", to[f].text, shared[f],
                   replace_counter(t->a, parts->read, "0"));
     }
-    emit_in(&t->e, "for (int w = 1; w < %d; w++)", parts->count);
+    emit_in(&t->e, "for (int q = 1; q < %d; q++)", parts->count);
     emit_line(&t->e, "%s;", acc_join(t, acc, to, from));
     emit_out(&t->e);
 }
@@ -143,7 +143,7 @@ static void print_results(Cuda *c, uint32_t acc)
     for (int r = 0; r < reducer_info(a->reducer)->nresults; r++) {
         Text x = acc_finish(t, acc, r, fields);
         info->result[r] = x.text;
-        if (x.prec == PREC_PRIMARY)
+        if (x.prec == PREC_PRIMARY || !acc_is_used(t, acc, r))
             continue;
         const char *base = cuda_name(c, a->name);
         const char *wanted = arena_printf(t->a, "%s%s", *base ? base : "acc", r ? "_var" : "");

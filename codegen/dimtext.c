@@ -30,7 +30,7 @@ static Text int_text(KText *t, int64_t v)
                   v < 0 ? PREC_UNARY : PREC_PRIMARY};
 }
 
-static bool is_wide(const KText *t, Dim d)
+bool ktext_is_wide(const KText *t, Dim d)
 {
     const Term *terms;
     uint32_t n = dim_terms(t->p->cx->dims, d, &terms);
@@ -38,7 +38,7 @@ static bool is_wide(const KText *t, Dim d)
         for (uint32_t j = 0; j < terms[i].n; j++) {
             const Atom *atom = &terms[i].factors[j].atom;
             if (atom->kind == ATOM_SYMBOL ? t->wide[atom->symbol.id]
-                                          : is_wide(t, atom->a) || is_wide(t, atom->b))
+                                          : ktext_is_wide(t, atom->a) || ktext_is_wide(t, atom->b))
                 return true;
         }
         if (terms[i].coefficient > INT32_MAX || terms[i].coefficient < INT32_MIN)
@@ -185,7 +185,7 @@ Text ktext_dim(KText *t, Dim d)
     for (uint32_t j = 0; j < n; j++) {
         uint32_t i = j == 0 ? first : j <= first ? j - 1 : j;
         Dim one = term_dim(t, &terms[i]);
-        bool widen = terms[i].n && !is_wide(t, one) &&
+        bool widen = terms[i].n && !ktext_is_wide(t, one) &&
                      ((widen_all && j == 0) || !ktext_fits_int(t, one));
         Text x = term_text(t, &terms[i], widen);
         bool minus = terms[i].coefficient < 0;

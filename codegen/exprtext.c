@@ -173,6 +173,11 @@ static Text load(KText *t, const KExprInfo *x, const Text *vector)
 const char *ktext_to_memory(KText *t, uint32_t param, KExpr e)
 {
     DType d = t->k->params.at[param].dtype, from = kexpr(t->k, e)->type;
+    const KExprInfo *info = kexpr(t->k, e);
+    if (is_half(d) && info->kind == KE_CAST && from == d && !t->let[e.id].text) {
+        e = info->in[0]; /* the bits are wanted, not the value again */
+        from = kexpr(t->k, e)->type;
+    }
     Text x = ktext_expr(t, e);
     if (is_half(d))
         return half_bits(t, x, is_half(from) ? DT_f32 : from, d).text;
@@ -188,7 +193,7 @@ static Text index_text(KText *t, const KExprInfo *x)
     DimTable *d = t->p->cx->dims;
     Dim at = t->nsubst ? dim_substitute(d, x->index, t->subst, t->nsubst) : x->index;
     Text text = ktext_dim(t, at);
-    if (x->type == DT_i32 && ktext_fits_int(t, at))
+    if (x->type == DT_i32 ? ktext_fits_int(t, at) : ktext_is_wide(t, at))
         return text;
     return c_cast(t, ktext_value(t, x->type), text);
 }

@@ -110,9 +110,9 @@ void kernel_comment(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
     if (*where)
         put_piece(&c, where);
     put_piece(&c, class_names[k->class]);
-    if (k->bytes_read.id)
+    if (k->bytes_read.id && !dim_is_zero(p->cx->dims, k->bytes_read))
         put_piece(&c, arena_printf(a, "reads %s", bytes_text(p, a, k->bytes_read)));
-    if (k->bytes_written.id)
+    if (k->bytes_written.id && !dim_is_zero(p->cx->dims, k->bytes_written))
         put_piece(&c, arena_printf(a, "writes %s", bytes_text(p, a, k->bytes_written)));
     put_shapes(p, k, &c);
     sb_puts(out, " */\n");

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: MIT */
 #include "codegen/ktext.h"
 
-#include "ir/base/die.h"
-
 KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
 {
     Arena *a = out->a;
@@ -19,10 +17,12 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     t.symbol = arena_array(a, const char *, nsymbols + 1);
     t.wide = arena_array(a, bool, nsymbols + 1);
     t.keeps = arena_array(a, const char *, k->keeps.n + 1);
-    static const char *const counters[] = {"l",    "w", "rest", "cell", "next", "n_cells",
-                                           "k", "j", "d"};
-    for (size_t i = 0; i < ARRAY_LEN(counters); i++)
-        name_take(&t.names, counters[i]);
+    static const char *const counters[][7] = {
+        [TARGET_C] = {"cell", "half", "l", "n_cells", "next", "rest"},
+        [TARGET_CUDA] = {"cell", "j", "k", "mask", "q"},
+    };
+    for (int i = 0; counters[target][i]; i++)
+        name_take(&t.names, counters[target][i]);
     for (uint32_t i = 0; i < k->params.n; i++)
         t.param[i] = name_unique(&t.names, sym_text(p->cx->names, k->params.at[i].name));
     accs_analyse(&t);

@@ -98,6 +98,8 @@ Text ktext_dim(KText *t, Dim d);
 const char *ktext_dim_at(KText *t, Dim d, int prec);
 /** Whether the value is certain to fit an int. */
 bool ktext_fits_int(KText *t, Dim d);
+/** Whether C computes the text in 64 bit. */
+bool ktext_is_wide(const KText *t, Dim d);
 Text ktext_guard(KText *t, Guard g);
 /** The element offset of an access, with the strip's substitutions. */
 Dim ktext_offset(KText *t, uint32_t param, const Dim *at);
@@ -117,6 +119,8 @@ bool kblock_has_loop(const KBlock *b);
 
 /** Finds out how each accumulator is folded and joined. `cells`: C keeps private ones of a strip. */
 void accs_analyse(KText *t);
+/** Whether some expression of the kernel reads the result. */
+bool acc_is_used(const KText *t, uint32_t acc, int result);
 /** The fields' C types and identities. */
 const char *acc_field_type(const KText *t, uint32_t acc, int field);
 const char *acc_identity(KText *t, uint32_t acc, int field);

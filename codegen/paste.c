@@ -36,7 +36,7 @@ static bool next_piece(const char **at, Piece *out)
 
 static bool find_piece(const char *name, size_t n, Piece *out)
 {
-    const char *const texts[] = {codegen_math_text, codegen_reducers_text};
+    const char *const texts[] = {codegen_math_text, codegen_number_text, codegen_reducers_text};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         const char *at = texts[i];
         while (next_piece(&at, out))

@@ -4,6 +4,7 @@
 #define TENON_TEXTS_H
 
 extern const char codegen_math_text[];
+extern const char codegen_number_text[];
 extern const char codegen_reducers_text[];
 
 #endif

@@ -1,0 +1,35 @@
+/* program.h: host IR as the const tables of runtime/include/tenon_program.h, and the typed entry
+ * points over them. SPDX-License-Identifier: MIT */
+#ifndef TENON_CODEGEN_PROGRAM_H
+#define TENON_CODEGEN_PROGRAM_H
+
+#include "codegen/c.h"
+#include "ir/host.h"
+
+/** The model's name as the beginning of C identifiers. */
+const char *model_prefix(Arena *a, const HostModel *m);
+/** "lltm.tn" of the file that the model stands in. */
+const char *model_source(Arena *a, const HostModel *m);
+/** "lltm.tn:12" of a place; "" for nowhere. */
+const char *where_text(const Program *p, Arena *a, Span at);
+/** A string as a C (and JSON) literal, with its quotes. */
+const char *quoted(Arena *a, const char *s);
+
+/** The tables of all programs, of state and of kernels, and `const tn_model_desc MODEL_desc`. The
+ * functions of `kernels` (one for each of the model's) have been printed before. */
+void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *out);
+
+/** The bodies of the functions that header.c declares. */
+void program_entries(const HostModel *m, StrBuf *out);
+
+/* One program's tables (program_tables.c). */
+void program_table(const HostModel *m, const HostProgram *h, StrBuf *out);
+/** The identifier that its tables begin with, and the tn_program initialiser. */
+void program_initialiser(const HostModel *m, const HostProgram *h, StrBuf *out);
+
+/** Whether callers see the program as a function; init and tests they do not. */
+bool program_is_entry(const HostProgram *h);
+/** "tn_status lltm_forward(lltm *m, tn_stream *s, const DLTensor *x, DLTensor *y)", unbroken. */
+const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h);
+
+#endif
