@@ -9,13 +9,13 @@ enum { VERSION = 1 };
 const char *ast_op_text(AstOp op)
 {
     static const char *const text[AST_OP_COUNT] = {
-        [AST_or] = "or",    [AST_and] = "and", [AST_eq] = "==",  [AST_ne] = "!=",
-        [AST_lt] = "<",     [AST_le] = "<=",   [AST_gt] = ">",   [AST_ge] = ">=",
-        [AST_in] = "in",    [AST_bor] = "|",   [AST_xor] = "^",  [AST_not_in] = "not in",
-        [AST_band] = "&",   [AST_shl] = "<<",  [AST_shr] = ">>", [AST_add] = "+",
-        [AST_sub] = "-",    [AST_mul] = "*",   [AST_div] = "/",  [AST_floordiv] = "//",
-        [AST_mod] = "%",    [AST_pow] = "**",  [AST_neg] = "-",  [AST_matmul] = "@",
-        [AST_inv] = "~",    [AST_not] = "not",
+        [AST_or] = "or",  [AST_and] = "and", [AST_eq] = "==",  [AST_ne] = "!=",
+        [AST_lt] = "<",   [AST_le] = "<=",   [AST_gt] = ">",   [AST_ge] = ">=",
+        [AST_in] = "in",  [AST_bor] = "|",   [AST_xor] = "^",  [AST_not_in] = "not in",
+        [AST_band] = "&", [AST_shl] = "<<",  [AST_shr] = ">>", [AST_add] = "+",
+        [AST_sub] = "-",  [AST_mul] = "*",   [AST_div] = "/",  [AST_floordiv] = "//",
+        [AST_mod] = "%",  [AST_pow] = "**",  [AST_neg] = "-",  [AST_matmul] = "@",
+        [AST_inv] = "~",  [AST_not] = "not",
     };
     CHECK(op < AST_OP_COUNT);
     return text[op];

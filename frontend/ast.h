@@ -106,8 +106,8 @@ struct AstExpr {
     AstExprKind kind;
     AstOp op;
     uint32_t depth; /* of the tree below; the parser keeps it under AST_DEPTH: walks may recurse */
-    Span at;    /* the whole, with the ( ) around it */
-    Span op_at; /* where an error about the operation puts its caret */
+    Span at;        /* the whole, with the ( ) around it */
+    Span op_at;     /* where an error about the operation puts its caret */
     Sym name;
     AstExpr *a, *b, *c;
     union {
@@ -136,7 +136,7 @@ struct AstType {
     AstTypeKind kind;
     bool is_dtype; /* name is one of the reserved dtypes (f32, bool, ...) */
     Span at;
-    AstName name;  /* of a tensor: {0} is any float; `int` any integer; else a static dtype's name */
+    AstName name; /* of a tensor: {0} is any float; `int` any integer; else a static dtype's name */
     AstExprs dims; /* expressions (`_` is an EX_name), EX_ellipsis, EX_splat */
     AstExpr *on;   /* the device, or NULL */
 };
@@ -169,11 +169,11 @@ struct AstFn {
     AstResults results;
     Span results_at;
     AstStmts body;
-    Span body_at;          /* { to } */
-    const char *extern_c;  /* the C expression of `extern fn`, which has no body; else NULL */
+    Span body_at;         /* { to } */
+    const char *extern_c; /* the C expression of `extern fn`, which has no body; else NULL */
     Span extern_at;
     bool has_grad;
-    Span grad_at;          /* from `grad` to the end */
+    Span grad_at; /* from `grad` to the end */
     AstNames grad_names;
     AstStmts grad_body;
 };
@@ -181,20 +181,20 @@ struct AstFn {
 /* ---- statements ---- */
 
 typedef enum {
-    ST_param,      /* name: type = value [as as] */
-    ST_buffer,     /* name[: type] = value [as as] */
-    ST_fn,         /* fn */
-    ST_let,        /* targets = values, or = scan */
-    ST_set,        /* places = values, or = scan; [as as] */
-    ST_aug,        /* places[0] op= values[0]; op_at */
-    ST_expr,       /* values: an expression alone (several: not allowed by the language) */
-    ST_scan,       /* scan names in list { body } */
-    ST_yield,      /* values */
-    ST_return,     /* values, maybe none */
-    ST_if,         /* list (the condition), body, orelse (has_else); `else if` is an ST_if in orelse */
-    ST_for,        /* for names in list { body } */
-    ST_on,         /* list (the device), body */
-    ST_no_grad,    /* body */
+    ST_param,   /* name: type = value [as as] */
+    ST_buffer,  /* name[: type] = value [as as] */
+    ST_fn,      /* fn */
+    ST_let,     /* targets = values, or = scan */
+    ST_set,     /* places = values, or = scan; [as as] */
+    ST_aug,     /* places[0] op= values[0]; op_at */
+    ST_expr,    /* values: an expression alone (several: not allowed by the language) */
+    ST_scan,    /* scan names in list { body } */
+    ST_yield,   /* values */
+    ST_return,  /* values, maybe none */
+    ST_if,      /* list (the condition), body, orelse (has_else); `else if` is an ST_if in orelse */
+    ST_for,     /* for names in list { body } */
+    ST_on,      /* list (the device), body */
+    ST_no_grad, /* body */
     ST_checkpoint, /* list (the k of checkpoint(k), or NULL), body */
     ST_assert,     /* list (the condition), message or NULL */
 } AstStmtKind;
@@ -208,7 +208,7 @@ typedef VEC(AstTarget) AstTargets;
 
 struct AstStmt {
     AstStmtKind kind;
-    AstOp op; /* of ST_aug */
+    AstOp op;       /* of ST_aug */
     Span at, op_at; /* op_at: the `=`, `+=` ... or the keyword */
     const char *doc;
     AstName name;       /* ST_param, ST_buffer */

@@ -30,14 +30,14 @@ static void write(Writer *w, const AstExpr *e, int level);
 static int level_of_op(AstOp op)
 {
     static const int level[AST_OP_COUNT] = {
-        [AST_or] = LEVEL_OR,          [AST_and] = LEVEL_AND,        [AST_eq] = LEVEL_COMPARE,
-        [AST_ne] = LEVEL_COMPARE,     [AST_lt] = LEVEL_COMPARE,     [AST_le] = LEVEL_COMPARE,
-        [AST_gt] = LEVEL_COMPARE,     [AST_ge] = LEVEL_COMPARE,     [AST_in] = LEVEL_COMPARE,
-        [AST_not_in] = LEVEL_COMPARE, [AST_bor] = LEVEL_BOR,        [AST_xor] = LEVEL_XOR,
-        [AST_band] = LEVEL_BAND,      [AST_shl] = LEVEL_SHIFT,      [AST_shr] = LEVEL_SHIFT,
-        [AST_add] = LEVEL_SUM,        [AST_sub] = LEVEL_SUM,        [AST_mul] = LEVEL_TERM,
-        [AST_div] = LEVEL_TERM,       [AST_floordiv] = LEVEL_TERM,  [AST_mod] = LEVEL_TERM,
-        [AST_matmul] = LEVEL_TERM,    [AST_pow] = LEVEL_POWER,      [AST_neg] = LEVEL_UNARY,
+        [AST_or] = LEVEL_OR,          [AST_and] = LEVEL_AND,       [AST_eq] = LEVEL_COMPARE,
+        [AST_ne] = LEVEL_COMPARE,     [AST_lt] = LEVEL_COMPARE,    [AST_le] = LEVEL_COMPARE,
+        [AST_gt] = LEVEL_COMPARE,     [AST_ge] = LEVEL_COMPARE,    [AST_in] = LEVEL_COMPARE,
+        [AST_not_in] = LEVEL_COMPARE, [AST_bor] = LEVEL_BOR,       [AST_xor] = LEVEL_XOR,
+        [AST_band] = LEVEL_BAND,      [AST_shl] = LEVEL_SHIFT,     [AST_shr] = LEVEL_SHIFT,
+        [AST_add] = LEVEL_SUM,        [AST_sub] = LEVEL_SUM,       [AST_mul] = LEVEL_TERM,
+        [AST_div] = LEVEL_TERM,       [AST_floordiv] = LEVEL_TERM, [AST_mod] = LEVEL_TERM,
+        [AST_matmul] = LEVEL_TERM,    [AST_pow] = LEVEL_POWER,     [AST_neg] = LEVEL_UNARY,
         [AST_inv] = LEVEL_UNARY,      [AST_not] = LEVEL_NOT,
     };
     return level[op];

@@ -25,15 +25,16 @@ typedef struct {
 
 static const Row rows[] = {
 #define SECTION(title) {OPT_section, FORM_SECTION, "", "", title},
-#define OPTION(id, form, spelling, argument, help) {OPT_##id, FORM_##form, spelling, argument, help},
+#define OPTION(id, form, spelling, argument, help)                                                 \
+    {OPT_##id, FORM_##form, spelling, argument, help},
 #include "frontend/options.def"
 };
 
 /* What -W and -fno- may be followed by. */
 static const char *const warning_names[] = {
 #define SEV_NAME_ERROR(name)
-#define SEV_NAME_WARNING(name) name,
-#define SEV_NAME_EXTRA(name) name,
+#define SEV_NAME_WARNING(name)           name,
+#define SEV_NAME_EXTRA(name)             name,
 #define DIAG(code, name, severity, text) SEV_NAME_##severity(#name)
 #include "ir/base/diag.def"
 #undef DIAG
@@ -151,8 +152,8 @@ static bool read_arch(Reader *r, const char *text)
 
 static bool read_device(Reader *r, const char *text)
 {
-    const bool is_gpu = !strncmp(text, "cuda:", 5) && text[5] &&
-                        strspn(text + 5, "0123456789") == strlen(text + 5);
+    const bool is_gpu =
+        !strncmp(text, "cuda:", 5) && text[5] && strspn(text + 5, "0123456789") == strlen(text + 5);
     if (!is_gpu && strcmp(text, "cpu") && strcmp(text, "cuda") && strcmp(text, "auto"))
         return fail(r, "-device is cpu, cuda, cuda:N or auto, not '%s'", text);
     r->o->device = text;
@@ -347,7 +348,8 @@ static bool apply_number(Reader *r, const Row *row, const char *value)
     case OPT_val:
         if (!read_real(r, row->spelling, value, &o->val))
             return false;
-        return (o->val >= 0 && o->val < 1) || fail(r, "-val wants a number from 0 to 1, not '%s'", value);
+        return (o->val >= 0 && o->val < 1) ||
+               fail(r, "-val wants a number from 0 to 1, not '%s'", value);
     default:
         return apply_mode(r, row, value);
     }
@@ -524,8 +526,9 @@ static bool unknown(Reader *r, const char *word)
         if (!has_value && !strcmp(rows[i].spelling, word))
             return fail(r, "%s wants a value: %s=%s", word, word, rows[i].argument);
         if (has_value && strlen(rows[i].spelling) == stem && !strncmp(rows[i].spelling, word, stem))
-            return fail(r, rows[i].form == FORM_NEXT ? "%s takes its value as the next word"
-                                                     : "%s takes no value",
+            return fail(r,
+                        rows[i].form == FORM_NEXT ? "%s takes its value as the next word"
+                                                  : "%s takes no value",
                         rows[i].spelling);
         names[n++] = rows[i].spelling;
     }
@@ -534,7 +537,8 @@ static bool unknown(Reader *r, const char *word)
 }
 
 /* An option that is spelt like a short one with its value glued on, but is a long one misspelt:
- * `-outptu` is no `-o`. Only files and folders may be glued to -o, -m; nothing that is nearly a row. */
+ * `-outptu` is no `-o`. Only files and folders may be glued to -o, -m; nothing that is nearly a
+ * row. */
 static bool is_misspelt(Reader *r, const Row *row, const char *word)
 {
     if (row->form != FORM_GLUED || strlen(word) == strlen(row->spelling) || strlen(word) < 5)
@@ -702,6 +706,7 @@ void options_help(StrBuf *out)
             sb_printf(out, "%*s", INDENT - used, "");
         put_wrapped(out, row.help, INDENT, WIDTH);
     }
-    sb_puts(out, "\nExit status: 0 done; 1 the input is wrong; 2 the command line is; 3 the machine "
-                 "lacks\nsomething; 4 an error inside tenon.\n");
+    sb_puts(out,
+            "\nExit status: 0 done; 1 the input is wrong; 2 the command line is; 3 the machine "
+            "lacks\nsomething; 4 an error inside tenon.\n");
 }

@@ -20,9 +20,9 @@ typedef enum {
     MODE_train,
     MODE_test,
     MODE_check,
-    MODE_show,   /* -E */
+    MODE_show, /* -E */
     MODE_report,
-    MODE_help,   /* these two before anything else */
+    MODE_help, /* these two before anything else */
     MODE_version,
     MODE_explain,
 } Mode;
@@ -62,8 +62,8 @@ typedef struct {
     const char *device; /* "cpu", "cuda", "cuda:N" or "auto" */
     bool place_auto;
 
-    DType dtype;     /* DT_none: not given */
-    DType amp;       /* DT_none: off */
+    DType dtype; /* DT_none: not given */
+    DType amp;   /* DT_none: off */
     bool fast_math, tf32, deterministic, cublas;
     const char *gradients; /* -fgrad, or NULL */
     const char *remat;     /* -fremat, or NULL */

@@ -247,10 +247,10 @@ static bool drop(Parser *p, const Token *t)
     if (t->kind == 0)
         return false;
     const bool outside = p->open.n <= p->base;
-    if (t->newline && (outside ? !line_goes_on(p, t)
-                               : t->indent <= p->panic_indent && t->kind != TOK_RBRACE &&
-                                     t->kind != TOK_RPAREN && t->kind != TOK_RBRACKET &&
-                                     !continues(p->last, t->kind)))
+    if (t->newline &&
+        (outside ? !line_goes_on(p, t)
+                 : t->indent <= p->panic_indent && t->kind != TOK_RBRACE && t->kind != TOK_RPAREN &&
+                       t->kind != TOK_RBRACKET && !continues(p->last, t->kind)))
         return false;
     if (outside && t->kind == TOK_TERM && !p->wants_block && t->indent <= p->panic_indent)
         return false;
@@ -323,8 +323,7 @@ static void begin_panic(Parser *p, const SyntaxError *e)
     } else if (bad.kind == TOK_TERM) {
         p->panic = bad.newline || p->wants_block; /* else a `;` */
     } else if (bad.newline && bad.indent <= p->panic_indent &&
-               bad.value.at.start != p->first.value.at.start &&
-               bad.value.at.start != p->retried) {
+               bad.value.at.start != p->first.value.at.start && bad.value.at.start != p->retried) {
         p->retried = bad.value.at.start;
         resume(p, bad);
     } else {
@@ -360,13 +359,14 @@ static bool is_operator(int kind)
 
 static bool is_comparison(int kind)
 {
-    return kind == TOK_EQ || kind == TOK_NE || kind == TOK_LT || kind == TOK_GT ||
-           kind == TOK_LE || kind == TOK_GE;
+    return kind == TOK_EQ || kind == TOK_NE || kind == TOK_LT || kind == TOK_GT || kind == TOK_LE ||
+           kind == TOK_GE;
 }
 
 static void report_open(Parser *p, const SyntaxError *e, Span at)
 {
-    const Bracket *b = innermost(p);
+    const uint32_t n = p->open.n - (e->got == TOK_LBRACE && p->open.n);
+    const Bracket *b = n ? &p->open.at[n - 1] : NULL;
     const Span opened = b && b->close != '}' ? b->at : p->left_open;
     Diag *d = diag_report(p->ctx->diags, DIAG_syntax, at, "bracket left open: expected %s or ','",
                           e->rparen ? "')'" : "']'");
@@ -392,7 +392,10 @@ static void report_general(Parser *p, const SyntaxError *e)
 {
     StrBuf list = {.a = p->arena};
     for (int i = 0; i < e->nexpected; i++)
-        sb_printf(&list, "%s%s", !i ? ", expected " : i == e->nexpected - 1 ? " or " : ", ",
+        sb_printf(&list, "%s%s",
+                  !i                      ? ", expected "
+                  : i == e->nexpected - 1 ? " or "
+                                          : ", ",
                   e->expected[i]);
     diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s%s", describe(p, e),
                 sb_text(&list));
@@ -406,7 +409,7 @@ static void report(Parser *p, const SyntaxError *e)
         report_unclosed(p, e->at);
     else if (e->got == TOK_ASSIGN && e->eq)
         diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected '=' (comparison is '==')");
-    else if (in_brackets && e->got == TOK_TERM)
+    else if (in_brackets && (e->got == TOK_TERM || e->got == TOK_LBRACE))
         report_open(p, e, e->at);
     else if (t->newline && is_operator(e->got))
         diag_report(p->ctx->diags, DIAG_syntax, e->at,

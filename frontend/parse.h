@@ -67,29 +67,29 @@ typedef struct {
     int last; /* kind of the token given last */
 
     /* tokens to statements (parse.c) */
-    int start;         /* a first token that says what the text is; 0: was given */
-    Token current;     /* the one the grammar looks at */
-    Token pending[3];  /* read, and not given */
+    int start;        /* a first token that says what the text is; 0: was given */
+    Token current;    /* the one the grammar looks at */
+    Token pending[3]; /* read, and not given */
     int npending;
-    int closers;       /* '}' to give in place of missing ones, before what is pending */
-    bool owes_term;    /* ... and then an end of line */
+    int closers;    /* '}' to give in place of missing ones, before what is pending */
+    bool owes_term; /* ... and then an end of line */
     VEC(Bracket) open;
-    bool closed_block; /* the current '}' had its '{' */
-    Span left_open;    /* the last ( or [ that was given up */
-    Token first;       /* of this statement */
+    bool closed_block;    /* the current '}' had its '{' */
+    Span left_open;       /* the last ( or [ that was given up */
+    Token first;          /* of this statement */
     uint32_t first_depth; /* brackets open around it */
-    uint32_t second;   /* where the token after it starts */
-    bool at_start;     /* the next token begins a statement */
-    int top_indent;    /* of the declarations */
+    uint32_t second;      /* where the token after it starts */
+    bool at_start;        /* the next token begins a statement */
+    int top_indent;       /* of the declarations */
 
     /* after an error (parse.c) */
-    bool is_quiet;     /* this statement has had its message */
-    bool panic;        /* dropping the rest of the statement */
-    bool wants_block;  /* the mistake was a missing '{': its '}' goes too */
-    uint32_t base;     /* brackets open around what is dropped */
-    int panic_indent;  /* deeper lines belong to what is dropped */
-    uint32_t retried;  /* the token that was read again after a mistake: never twice */
-    Span unclosed;     /* the first '{' that the layout says lacks its '}' */
+    bool is_quiet;    /* this statement has had its message */
+    bool panic;       /* dropping the rest of the statement */
+    bool wants_block; /* the mistake was a missing '{': its '}' goes too */
+    uint32_t base;    /* brackets open around what is dropped */
+    int panic_indent; /* deeper lines belong to what is dropped */
+    uint32_t retried; /* the token that was read again after a mistake: never twice */
+    Span unclosed;    /* the first '{' that the layout says lacks its '}' */
 } Parser;
 
 /* ---- scan.c ---- */

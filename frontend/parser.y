@@ -115,7 +115,8 @@ static void tn_error(Span *at, Parser *p, const char *text);
 %type <targets> targets
 %type <target> target
 %type <op> augop
-%type <expr> expr or_expr and_expr not_expr compare bit_or bit_xor bit_and shift sum term unary power
+%type <expr> expr or_expr and_expr not_expr compare bit_or bit_xor bit_and shift sum term unary
+%type <expr> power
 %type <expr> postfix primary
 %type <args> args_opt args
 %type <arg> arg
@@ -135,21 +136,52 @@ decl_opt: %empty
     | decl                             { ADD(p->out->decls, $1); }
     | error
 
-decl: IMPORT name                      { $$ = make_decl(p, DECL_import, $2, @$); $$->path = sym_text(p->ctx->names, $2.sym); $$->path_at = @2; }
-    | IMPORT name AS name              { $$ = make_decl(p, DECL_import, $4, @$); $$->path = sym_text(p->ctx->names, $2.sym); $$->path_at = @2; }
-    | IMPORT STRING AS name            { $$ = make_decl(p, DECL_import, $4, @$); $$->path = $2.text; $$->path_at = @2; $$->is_path = true; }
+decl: IMPORT name
+        {
+            $$ = make_decl(p, DECL_import, $2, @$); $$->path = sym_text(p->ctx->names, $2.sym);
+            $$->path_at = @2;
+        }
+    | IMPORT name AS name
+        {
+            $$ = make_decl(p, DECL_import, $4, @$); $$->path = sym_text(p->ctx->names, $2.sym);
+            $$->path_at = @2;
+        }
+    | IMPORT STRING AS name
+        {
+            $$ = make_decl(p, DECL_import, $4, @$); $$->path = $2.text; $$->path_at = @2;
+            $$->is_path = true;
+        }
     | CONST name ASSIGN expr           { $$ = make_decl(p, DECL_const, $2, @$); $$->value = $4; }
-    | FN name func                     { $$ = make_decl(p, DECL_fn, $2, @$); $$->fn = $3; name_fn(p, $3, $2, @$); }
+    | FN name func
+        { $$ = make_decl(p, DECL_fn, $2, @$); $$->fn = $3; name_fn(p, $3, $2, @$); }
     | EXTERN FN name signature ASSIGN STRING grad_opt
-                                       { $$ = make_decl(p, DECL_fn, $3, @$); $$->fn = $4; set_grad($4, $7); $4->extern_c = $6.text; $4->extern_at = @6; name_fn(p, $4, $3, @$); }
-    | MODULE name config block         { $$ = make_decl(p, DECL_module, $2, @$); $$->params = $3; $$->body = $4.list; $$->body_at = $4.at; }
-    | OPTIMIZER name config block      { $$ = make_decl(p, DECL_optimizer, $2, @$); $$->params = $3; $$->body = $4.list; $$->body_at = $4.at; }
+        {
+            $$ = make_decl(p, DECL_fn, $3, @$); $$->fn = $4; set_grad($4, $7);
+            $4->extern_c = $6.text; $4->extern_at = @6; name_fn(p, $4, $3, @$);
+        }
+    | MODULE name config block
+        {
+            $$ = make_decl(p, DECL_module, $2, @$); $$->params = $3; $$->body = $4.list;
+            $$->body_at = $4.at;
+        }
+    | OPTIMIZER name config block
+        {
+            $$ = make_decl(p, DECL_optimizer, $2, @$); $$->params = $3; $$->body = $4.list;
+            $$->body_at = $4.at;
+        }
     | MODEL name ASSIGN expr           { $$ = make_decl(p, DECL_model, $2, @$); $$->value = $4; }
     | MODEL name ASSIGN expr WITH bindings
-                                       { $$ = make_decl(p, DECL_model, $2, @$); $$->value = $4; $$->bindings = $6; }
+        { $$ = make_decl(p, DECL_model, $2, @$); $$->value = $4; $$->bindings = $6; }
     | TRAIN postfix WITH expr train_body
-                                       { $$ = make_decl(p, DECL_train, (AstName){0}, @$); $$->target = $2; $$->value = $4; $$->bindings = $5.settings; $$->groups = $5.groups; }
-    | TEST STRING block                { $$ = make_decl(p, DECL_test, (AstName){0}, @$); $$->path = $2.text; $$->path_at = @2; $$->body = $3.list; $$->body_at = $3.at; }
+        {
+            $$ = make_decl(p, DECL_train, (AstName){0}, @$); $$->target = $2; $$->value = $4;
+            $$->bindings = $5.settings; $$->groups = $5.groups;
+        }
+    | TEST STRING block
+        {
+            $$ = make_decl(p, DECL_test, (AstName){0}, @$); $$->path = $2.text;
+            $$->path_at = @2; $$->body = $3.list; $$->body_at = $3.at;
+        }
 
 config: %empty                         { NONE($$); }
     | LPAREN params_opt RPAREN         { $$ = $2; }
@@ -165,7 +197,8 @@ train_items: %empty                    { NONE($$); }
     | error                            { NONE($$); }
     | train_items eol                  { $$ = $1; }
     | train_items eol binding          { $$ = $1; ADD($$.settings, $3); }
-    | train_items eol GROUP exprs LBRACE settings RBRACE { $$ = $1; ADD($$.groups, ((AstGroup){span_join(@3, @7), $4, $6})); }
+    | train_items eol GROUP exprs LBRACE settings RBRACE
+        { $$ = $1; ADD($$.groups, ((AstGroup){span_join(@3, @7), $4, $6})); }
     | train_items eol error            { $$ = $1; }
 settings: %empty                       { NONE($$); }
     | binding                          { ONE($$, $1); }
@@ -175,17 +208,29 @@ settings: %empty                       { NONE($$); }
     | settings eol error               { $$ = $1; }
 
 /* functions: named, and as values */
-func: signature block grad_opt         { $$ = $1; $$->body = $2.list; $$->body_at = $2.at; set_grad($$, $3); $$->at = @$; }
+func: signature block grad_opt
+        { $$ = $1; $$->body = $2.list; $$->body_at = $2.at; set_grad($$, $3); $$->at = @$; }
 signature: LPAREN params_opt RPAREN    { $$ = make_fn(p, $2, @$); }
     | LPAREN params_opt RPAREN ARROW type
-                                       { $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = @5; ADD($$->results, ((AstResult){@5, {{0}, @5}, $5, NULL})); }
+        {
+            $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = @5;
+            ADD($$->results, ((AstResult){@5, {{0}, @5}, $5, NULL}));
+        }
     | LPAREN params_opt RPAREN ARROW LPAREN result_list RPAREN
-                                       { $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = span_join(@5, @7); $$->results = $6; }
+        {
+            $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = span_join(@5, @7);
+            $$->results = $6;
+        }
     | LPAREN params_opt RPAREN ARROW LPAREN result_list COMMA RPAREN
-                                       { $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = span_join(@5, @8); $$->results = $6; }
+        {
+            $$ = make_fn(p, $2, @$); $$->has_results = true; $$->results_at = span_join(@5, @8);
+            $$->results = $6;
+        }
 grad_opt: %empty                       { $$ = NULL; }
-    | GRAD LPAREN names RPAREN block   { $$ = make_fn(p, (AstParams){0}, @$); $$->grad_names = $3; $$->grad_body = $5.list; }
-    | GRAD LPAREN names COMMA RPAREN block { $$ = make_fn(p, (AstParams){0}, @$); $$->grad_names = $3; $$->grad_body = $6.list; }
+    | GRAD LPAREN names RPAREN block
+        { $$ = make_fn(p, (AstParams){0}, @$); $$->grad_names = $3; $$->grad_body = $5.list; }
+    | GRAD LPAREN names COMMA RPAREN block
+        { $$ = make_fn(p, (AstParams){0}, @$); $$->grad_names = $3; $$->grad_body = $6.list; }
 params_opt: %empty                     { NONE($$); }
     | params
     | params COMMA
@@ -202,12 +247,21 @@ result: name                           { $$ = (AstResult){@$, $1, NULL, parse_do
 
 /* types: a word, or a tensor */
 type: name                             { $$ = make_type(p, TYPE_word, $1, false, @$); }
-    | DTYPE                            { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, true, @$); }
-    | FN                               { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, false, @$); }
-    | MODULE                           { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, false, @$); }
-    | shape on_opt                     { $$ = make_type(p, TYPE_tensor, (AstName){0}, false, @$); $$->dims = $1; $$->on = $2; }
-    | name shape on_opt                { $$ = make_type(p, TYPE_tensor, $1, false, @$); $$->dims = $2; $$->on = $3; }
-    | DTYPE shape on_opt               { $$ = make_type(p, TYPE_tensor, (AstName){$1.sym, @1}, true, @$); $$->dims = $2; $$->on = $3; }
+    | DTYPE
+        { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, true, @$); }
+    | FN
+        { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, false, @$); }
+    | MODULE
+        { $$ = make_type(p, TYPE_word, (AstName){$1.sym, @1}, false, @$); }
+    | shape on_opt
+        { $$ = make_type(p, TYPE_tensor, (AstName){0}, false, @$); $$->dims = $1; $$->on = $2; }
+    | name shape on_opt
+        { $$ = make_type(p, TYPE_tensor, $1, false, @$); $$->dims = $2; $$->on = $3; }
+    | DTYPE shape on_opt
+        {
+            $$ = make_type(p, TYPE_tensor, (AstName){$1.sym, @1}, true, @$); $$->dims = $2;
+            $$->on = $3;
+        }
 shape: LBRACKET RBRACKET               { NONE($$); }
     | LBRACKET dims RBRACKET           { $$ = $2; }
     | LBRACKET dims COMMA RBRACKET     { $$ = $2; }
@@ -228,39 +282,72 @@ stmts: %empty                          { NONE($$); }
     | stmts eol stmt                   { $$ = $1; ADD($$, $3); }
     | stmts eol error                  { $$ = $1; }
 
-stmt: PARAM name COLON type ASSIGN expr as_opt { $$ = make_stmt(p, ST_param, @5, @$); $$->name = $2; $$->type = $4; $$->value = $6; $$->as = $7; }
-    | BUFFER name ASSIGN expr as_opt   { $$ = make_stmt(p, ST_buffer, @3, @$); $$->name = $2; $$->value = $4; $$->as = $5; }
-    | BUFFER name COLON type ASSIGN expr as_opt { $$ = make_stmt(p, ST_buffer, @5, @$); $$->name = $2; $$->type = $4; $$->value = $6; $$->as = $7; }
-    | FN name func                     { $$ = make_stmt(p, ST_fn, @1, @$); $$->fn = $3; name_fn(p, $3, $2, @$); }
-    | LET targets ASSIGN exprs         { $$ = make_stmt(p, ST_let, @3, @$); $$->targets = $2; $$->values = $4; }
-    | LET targets ASSIGN scan          { $$ = make_stmt(p, ST_let, @3, @$); $$->targets = $2; $$->scan = $4; }
-    | exprs ASSIGN exprs as_opt        { $$ = make_set(p, $1, @2, @$); $$->values = $3; $$->as = $4; }
+stmt: PARAM name COLON type ASSIGN expr as_opt
+        {
+            $$ = make_stmt(p, ST_param, @5, @$); $$->name = $2; $$->type = $4; $$->value = $6;
+            $$->as = $7;
+        }
+    | BUFFER name ASSIGN expr as_opt
+        { $$ = make_stmt(p, ST_buffer, @3, @$); $$->name = $2; $$->value = $4; $$->as = $5; }
+    | BUFFER name COLON type ASSIGN expr as_opt
+        {
+            $$ = make_stmt(p, ST_buffer, @5, @$); $$->name = $2; $$->type = $4; $$->value = $6;
+            $$->as = $7;
+        }
+    | FN name func
+        { $$ = make_stmt(p, ST_fn, @1, @$); $$->fn = $3; name_fn(p, $3, $2, @$); }
+    | LET targets ASSIGN exprs
+        { $$ = make_stmt(p, ST_let, @3, @$); $$->targets = $2; $$->values = $4; }
+    | LET targets ASSIGN scan
+        { $$ = make_stmt(p, ST_let, @3, @$); $$->targets = $2; $$->scan = $4; }
+    | exprs ASSIGN exprs as_opt
+        { $$ = make_set(p, $1, @2, @$); $$->values = $3; $$->as = $4; }
     | exprs ASSIGN scan                { $$ = make_set(p, $1, @2, @$); $$->scan = $3; }
-    | expr augop expr                  { AstExprs one; ONE(one, $1); $$ = make_set(p, one, @2, @$); $$->kind = ST_aug; $$->op = $2; ADD($$->values, $3); }
+    | expr augop expr
+        {
+            AstExprs one; ONE(one, $1); $$ = make_set(p, one, @2, @$); $$->kind = ST_aug;
+            $$->op = $2; ADD($$->values, $3);
+        }
     | exprs                            { $$ = make_expr_stmt(p, $1, @$); }
     | scan
     | YIELD exprs                      { $$ = make_stmt(p, ST_yield, @1, @$); $$->values = $2; }
     | RETURN                           { $$ = make_stmt(p, ST_return, @1, @$); }
     | RETURN exprs                     { $$ = make_stmt(p, ST_return, @1, @$); $$->values = $2; }
-    | IF expr block else_opt           { $$ = make_stmt(p, ST_if, @1, @$); $$->list = $2; $$->body = $3.list; set_else(p, $$, $4); }
-    | FOR names IN expr block          { $$ = make_stmt(p, ST_for, @1, @$); $$->names = $2; $$->list = $4; $$->body = $5.list; }
-    | ON postfix block                 { $$ = make_stmt(p, ST_on, @1, @$); $$->list = $2; $$->body = $3.list; }
-    | NO_GRAD block                    { $$ = make_stmt(p, ST_no_grad, @1, @$); $$->body = $2.list; }
-    | CHECKPOINT block                 { $$ = make_stmt(p, ST_checkpoint, @1, @$); $$->body = $2.list; }
-    | CHECKPOINT LPAREN expr RPAREN block { $$ = make_stmt(p, ST_checkpoint, @1, @$); $$->list = $3; $$->body = $5.list; }
+    | IF expr block else_opt
+        {
+            $$ = make_stmt(p, ST_if, @1, @$); $$->list = $2; $$->body = $3.list;
+            set_else(p, $$, $4);
+        }
+    | FOR names IN expr block
+        { $$ = make_stmt(p, ST_for, @1, @$); $$->names = $2; $$->list = $4; $$->body = $5.list; }
+    | ON postfix block
+        { $$ = make_stmt(p, ST_on, @1, @$); $$->list = $2; $$->body = $3.list; }
+    | NO_GRAD block
+        { $$ = make_stmt(p, ST_no_grad, @1, @$); $$->body = $2.list; }
+    | CHECKPOINT block
+        { $$ = make_stmt(p, ST_checkpoint, @1, @$); $$->body = $2.list; }
+    | CHECKPOINT LPAREN expr RPAREN block
+        { $$ = make_stmt(p, ST_checkpoint, @1, @$); $$->list = $3; $$->body = $5.list; }
     | ASSERT expr                      { $$ = make_stmt(p, ST_assert, @1, @$); $$->list = $2; }
-    | ASSERT expr COMMA expr           { $$ = make_stmt(p, ST_assert, @1, @$); $$->list = $2; $$->message = $4; }
+    | ASSERT expr COMMA expr
+        { $$ = make_stmt(p, ST_assert, @1, @$); $$->list = $2; $$->message = $4; }
 /* the blocks of an `else` travel as a statement; set_else takes it apart */
 else_opt: %empty                       { $$ = NULL; }
-    | ELSE block                       { $$ = make_stmt(p, ST_no_grad, @1, @$); $$->body = $2.list; }
-    | ELSE IF expr block else_opt      { $$ = make_stmt(p, ST_if, @2, span_join(@2, @$)); $$->list = $3; $$->body = $4.list; set_else(p, $$, $5); }
+    | ELSE block
+        { $$ = make_stmt(p, ST_no_grad, @1, @$); $$->body = $2.list; }
+    | ELSE IF expr block else_opt
+        {
+            $$ = make_stmt(p, ST_if, @2, span_join(@2, @$)); $$->list = $3; $$->body = $4.list;
+            set_else(p, $$, $5);
+        }
 targets: target                        { ONE($$, $1); }
     | targets COMMA target             { $$ = $1; ADD($$, $3); }
 target: name                           { $$ = (AstTarget){$1, NULL}; }
     | name COLON type                  { $$ = (AstTarget){$1, $3}; }
 names: name                            { ONE($$, $1); }
     | names COMMA name                 { $$ = $1; ADD($$, $3); }
-scan: SCAN names IN expr block         { $$ = make_stmt(p, ST_scan, @1, @$); $$->names = $2; $$->list = $4; $$->body = $5.list; }
+scan: SCAN names IN expr block
+        { $$ = make_stmt(p, ST_scan, @1, @$); $$->names = $2; $$->list = $4; $$->body = $5.list; }
 as_opt: %empty                         { $$ = NULL; }
     | AS expr                          { $$ = $2; }
 augop: ADDEQ                           { $$ = AST_add; }
@@ -313,10 +400,14 @@ power: postfix
     | postfix POW unary                { $$ = BINARY(pow, $1, $3, @2, @$); }
 
 postfix: primary
-    | postfix DOT IDENT                { $$ = make_postfix(p, EX_field, $1, @3, @$); $$->name = $3.sym; }
-    | postfix LPAREN args_opt RPAREN   { $$ = make_postfix(p, EX_call, $1, span_join(@2, @4), @$); set_args(p, $$, $3); }
-    | postfix LBRACKET subs RBRACKET   { $$ = make_postfix(p, EX_index, $1, span_join(@2, @4), @$); set_items(p, $$, $3); }
-    | postfix LBRACKET subs COMMA RBRACKET { $$ = make_postfix(p, EX_index, $1, span_join(@2, @5), @$); set_items(p, $$, $3); }
+    | postfix DOT IDENT
+        { $$ = make_postfix(p, EX_field, $1, @3, @$); $$->name = $3.sym; }
+    | postfix LPAREN args_opt RPAREN
+        { $$ = make_postfix(p, EX_call, $1, span_join(@2, @4), @$); set_args(p, $$, $3); }
+    | postfix LBRACKET subs RBRACKET
+        { $$ = make_postfix(p, EX_index, $1, span_join(@2, @4), @$); set_items(p, $$, $3); }
+    | postfix LBRACKET subs COMMA RBRACKET
+        { $$ = make_postfix(p, EX_index, $1, span_join(@2, @5), @$); set_items(p, $$, $3); }
 primary: name                          { $$ = make_expr(p, EX_name, @$); $$->name = $1.sym; }
     | INT                              { $$ = make_literal(p, EX_int, $1); }
     | FLOAT                            { $$ = make_literal(p, EX_float, $1); }
@@ -332,7 +423,8 @@ primary: name                          { $$ = make_expr(p, EX_name, @$); $$->nam
     | LPAREN expr COMMA exprs RPAREN   { $$ = make_list(p, prepend(p, $2, $4), @$); }
     | LPAREN expr COMMA exprs COMMA RPAREN { $$ = make_list(p, prepend(p, $2, $4), @$); }
     | LBRACKET items_opt RBRACKET      { $$ = make_list(p, $2, @$); }
-    | LBRACKET expr clauses filter RBRACKET { $$ = make_postfix(p, EX_comp, $2, @$, @$); $$->clauses = $3; $$->c = $4; }
+    | LBRACKET expr clauses filter RBRACKET
+        { $$ = make_postfix(p, EX_comp, $2, @$, @$); $$->clauses = $3; $$->c = $4; }
     | FN func                          { $$ = make_expr(p, EX_fn, @$); $$->fn = $2; $2->at = @$; }
 
 args_opt: %empty                       { NONE($$); }
@@ -341,7 +433,8 @@ args_opt: %empty                       { NONE($$); }
 args: arg                              { ONE($$, $1); }
     | args COMMA arg                   { $$ = $1; ADD($$, $3); }
 arg: expr                              { $$ = (AstArg){{{0}, {0, 0, 0}}, $1}; }
-    | STAR postfix                     { $$ = (AstArg){{{0}, {0, 0, 0}}, make_postfix(p, EX_splat, $2, @1, @$)}; }
+    | STAR postfix
+        { $$ = (AstArg){{{0}, {0, 0, 0}}, make_postfix(p, EX_splat, $2, @1, @$)}; }
     | name ASSIGN expr                 { $$ = (AstArg){$1, $3}; }
 subs: sub                              { ONE($$, $1); }
     | subs COMMA sub                   { $$ = $1; ADD($$, $3); }
@@ -359,7 +452,8 @@ items: item                            { ONE($$, $1); }
 item: expr
     | STAR postfix                     { $$ = make_postfix(p, EX_splat, $2, @1, @$); }
 clauses: FOR names IN expr             { ONE($$, ((AstClause){@$, $2, $4})); }
-    | clauses FOR names IN expr        { $$ = $1; ADD($$, ((AstClause){span_join(@2, @5), $3, $5})); }
+    | clauses FOR names IN expr
+        { $$ = $1; ADD($$, ((AstClause){span_join(@2, @5), $3, $5})); }
 filter: %empty                         { $$ = NULL; }
     | IF expr                          { $$ = $2; }
 

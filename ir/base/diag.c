@@ -182,10 +182,10 @@ static int width_of(long cp)
         long lo, hi;
         int width;
     } ranges[] = {
-        {0x0300, 0x036F, 0},   {0x200B, 0x200F, 0},   {0x20D0, 0x20FF, 0},   {0xFE00, 0xFE0F, 0},
-        {0xFE20, 0xFE2F, 0},   {0x1100, 0x115F, 2},   {0x2E80, 0x303E, 2},   {0x3041, 0xA4CF, 2},
-        {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},   {0xFE30, 0xFE6F, 2},   {0xFF00, 0xFF60, 2},
-        {0xFFE0, 0xFFE6, 2},   {0x1F300, 0x1F64F, 2}, {0x1F900, 0x1F9FF, 2}, {0x20000, 0x3FFFD, 2},
+        {0x0300, 0x036F, 0}, {0x200B, 0x200F, 0},   {0x20D0, 0x20FF, 0},   {0xFE00, 0xFE0F, 0},
+        {0xFE20, 0xFE2F, 0}, {0x1100, 0x115F, 2},   {0x2E80, 0x303E, 2},   {0x3041, 0xA4CF, 2},
+        {0xAC00, 0xD7A3, 2}, {0xF900, 0xFAFF, 2},   {0xFE30, 0xFE6F, 2},   {0xFF00, 0xFF60, 2},
+        {0xFFE0, 0xFFE6, 2}, {0x1F300, 0x1F64F, 2}, {0x1F900, 0x1F9FF, 2}, {0x20000, 0x3FFFD, 2},
     };
     for (size_t i = 0; i < ARRAY_LEN(ranges); i++)
         if (cp >= ranges[i].lo && cp <= ranges[i].hi)
@@ -510,7 +510,8 @@ static int lower(char c)
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
-/* Edits that turn a into b (letter case is free), a swap of neighbours counting as one; more than `limit` is limit + 1. */
+/* Edits that turn a into b (letter case is free), a swap of neighbours counting as one; more than
+ * `limit` is limit + 1. */
 static int distance(const char *a, const char *b, int limit)
 {
     enum { LONGEST = 64 };

@@ -46,8 +46,8 @@ static void caret_ranges_and_notes(void **state)
 {
     (void)state;
     World w = begin("    let gates = cat([h, x]) @ weights.T + bias\n");
-    Diag *d = diag_report(w.d, DIAG_shape_mismatch, at(&w, "@"), "cannot multiply %s by %s", "[B, f]",
-                          "[2, f]");
+    Diag *d = diag_report(w.d, DIAG_shape_mismatch, at(&w, "@"), "cannot multiply %s by %s",
+                          "[B, f]", "[2, f]");
     diag_range(d, at(&w, "cat([h, x])"));
     diag_range(d, at(&w, "weights.T"));
     diag_note(w.d, d, (Span){0}, "inner dims are f and 2");

@@ -197,8 +197,7 @@ static void mistakes(void **state)
     bad(state, "-fno-remta m.tn", "there is no pass 'remta'; did you mean 'remat'?");
     bad(state, "-E=ir:nope m.tn", "there is no pass 'nope'");
     bad(state, "-arch=80 m.tn", "-arch is a list of sm_NN, or native; not '80'");
-    bad(state, "-epochs 3 -c m.tn",
-        "-save, -resume, -epochs, -batch, -lr and -val go with -train");
+    bad(state, "-epochs 3 -c m.tn", "-save, -resume, -epochs, -batch, -lr and -val go with -train");
     bad(state, "-lr -1 -train m.tn d", "-lr wants a number above 0, not '-1'");
 }
 

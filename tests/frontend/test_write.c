@@ -28,11 +28,34 @@ static void written_as_read(void **state)
 {
     (void)state;
     static const char *const same[] = {
-        "2 * state", "-a ** 2", "(-a) ** 2", "a ** -b", "(a ** b) ** c", "a - (b - c)", "a - b - c",
-        "(a + b) * c", "not a == b", "(a or b) and c", "a ? b : c ? d : e", "(a ? b : c) ? d : e",
-        "x[0, a:b, ::2, ..., none]", "f(a, axis = 1, *xs)", "[f(a, b) for a, b in xs if c]",
-        "m.blocks[0].weight.T @ x", "[a, *b]", "\"a\\n\"", "1.0", "cuda:1", "bf16", "(a == b) == c",
-        "a not in b", "LLTM(32, 128)", "~a & b", "(a, b)[0]", "1e-05", "true",
+        "2 * state",
+        "-a ** 2",
+        "(-a) ** 2",
+        "a ** -b",
+        "(a ** b) ** c",
+        "a - (b - c)",
+        "a - b - c",
+        "(a + b) * c",
+        "not a == b",
+        "(a or b) and c",
+        "a ? b : c ? d : e",
+        "(a ? b : c) ? d : e",
+        "x[0, a:b, ::2, ..., none]",
+        "f(a, axis = 1, *xs)",
+        "[f(a, b) for a, b in xs if c]",
+        "m.blocks[0].weight.T @ x",
+        "[a, *b]",
+        "\"a\\n\"",
+        "1.0",
+        "cuda:1",
+        "bf16",
+        "(a == b) == c",
+        "a not in b",
+        "LLTM(32, 128)",
+        "~a & b",
+        "(a, b)[0]",
+        "1e-05",
+        "true",
     };
     static const char *const becomes[][2] = {{"(a, b)[0]", "[a, b][0]"}};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -51,7 +74,8 @@ static void written_as_read(void **state)
 static void only_one_expression(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"", "a b", "let x = 1", "a;b", "f(", "x = 1", "99999999999999999999"};
+    static const char *const wrong[] = {"",   "a b",   "let x = 1",           "a;b",
+                                        "f(", "x = 1", "99999999999999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Arena *a = arena_create();
         assert_null(rewrite(a, wrong[i]));

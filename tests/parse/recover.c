@@ -1,6 +1,6 @@
 /* recover.c: how many messages one slip gives. Deletes each token of each file in turn; at least 95
- * in 100 of the texts that are then wrong must give exactly one message, and none may give more than
- * eight. -v shows the texts that give more than one. SPDX-License-Identifier: MIT */
+ * in 100 of the texts that are then wrong must give exactly one message, and none may give more
+ * than eight. -v shows the texts that give more than one. SPDX-License-Identifier: MIT */
 #include "frontend/ast.h"
 
 #include <ctype.h>
@@ -13,8 +13,8 @@ typedef struct {
     int verbose;
 } Tally;
 
-static const char *const pairs[] = {"->", "**", "//", "==", "!=", "<=", ">=",
-                                    "<<", ">>", "+=", "-=", "*=", "/="};
+static const char *const pairs[] = {
+    "->", "**", "//", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=", "/="};
 
 static size_t word_length(const char *s)
 {
