@@ -1,7 +1,7 @@
 #!/bin/sh
 # golden.sh TOOL FILE...: what TOOL prints for each file is what FILE.expect holds.
 # BLESS=1 writes the .expect files. SPDX-License-Identifier: MIT
-tool=$1
+tool=$(realpath "$1") # the folder changes below
 shift
 failed=0
 cd "$(dirname "$1")" || exit 2
