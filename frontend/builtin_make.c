@@ -355,7 +355,15 @@ bool builtin_gather(Elab *e, const Call *c, Value *out)
         back[perm[i]] = i;
     x = build_transpose(&e->b, x, perm);
     index = build_transpose(&e->b, index, perm);
-    const Val y = build_gather(&e->b, x, index, last, last, GATHER_CHECK);
+    TypeInfo rows = *type_at(e, index);
+    Val y;
+    if (dim_is_one(e->dims, rows.shape[last])) { /* one element a row: a derivative exists */
+        index = build_reshape(&e->b, index, rows.shape, last);
+        y = build_gather(&e->b, x, index, last, last, GATHER_CHECK);
+        y = build_reshape(&e->b, y, rows.shape, t.rank);
+    } else {
+        y = build_gather(&e->b, x, index, last, last, GATHER_CHECK);
+    }
     return give(e, build_transpose(&e->b, y, back), out);
 }
 

@@ -88,6 +88,7 @@ struct Fn {
     Instance *inst; /* NULL: not of a module */
     Scope *scope;   /* what a function value has captured, or NULL */
     Sym name;       /* {0}: a function value */
+    bool models;    /* made in a `train` or `test` */
 };
 
 /* ---- scopes ---- */
@@ -498,6 +499,8 @@ Value member_value(Elab *e, Instance *inst, Member *m, Span at);
 Value state_value(Elab *e, State *s);
 bool state_assign(Elab *e, State *s, const Value *v, Span at);
 
+/** `sub.weight = x` where modules are made: ties, or gives another initial value. */
+void set_member_state(Elab *e, const Env *env, const AstStmt *s);
 /** M(...).to(dtype or device). */
 Value instance_to(Elab *e, Instance *inst, const Value *to, Span at);
 /** Names every state and instance below the root; e->states gets them in PyTorch's order. */

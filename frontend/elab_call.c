@@ -456,7 +456,8 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
     FnCall c = {.fn = fn, .who = fn_name(e, fn), .at = at};
     c.value = arena_array(e->a, Value, ast->params.n);
     c.value_at = arena_array(e->a, Span, ast->params.n);
-    c.env = (Env){.file = fn->file, .inst = fn->inst, .scope = scope_push(e, fn->scope)};
+    c.env = (Env){.file = fn->file, .inst = fn->inst, .scope = scope_push(e, fn->scope),
+                  .models = fn->models};
     Value out = v_poison();
     Span def_at = ast->name.sym.id ? ast->name.at : (Span){ast->at.file, ast->at.start,
                                                            ast->at.start + 2};

@@ -261,6 +261,21 @@ static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at
     }
 }
 
+/* Modules of torch.nn that the language has and the library does not yet. */
+static bool is_later(const FileEnv *f, const char *name)
+{
+    static const char *const starts[] = {
+        "Conv",         "Embedding", "LSTM",      "GRU",      "RNN",     "MultiheadAttention",
+        "Transformer",  "MaxPool",   "AvgPool",   "Adaptive", "LPPool",  "Upsample",
+        "PixelShuffle", "Fold",      "Unfold",    "CTCLoss",  "Bilinear"};
+    if (!f->is_std)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++)
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at, Span name_at)
 {
     (void)env;
@@ -290,6 +305,10 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
             return out;
         break;
     default: break;
+    }
+    if (base->kind == V_file && is_later(base->file, text)) {
+        elab_unsupported(e, name_at, "%s", text);
+        return v_poison();
     }
     Diag *d;
     if (base->kind == V_instance || base->kind == V_file)
@@ -390,7 +409,7 @@ static Value eval_fn(Elab *e, const Env *env, const AstExpr *x)
 {
     Fn *fn = arena_new(e->a, Fn);
     *fn = (Fn){.ast = x->fn, .file = env->file, .inst = env->inst,
-               .scope = scope_capture(e, env->scope)};
+               .scope = scope_capture(e, env->scope), .models = env->models};
     return (Value){.kind = V_fn, .fn = fn};
 }
 

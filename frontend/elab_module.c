@@ -276,9 +276,9 @@ static void declare_sub(const Maker *k, const Env *env, const AstStmt *s, Sym na
 }
 
 /* `sub.weight = x`: the same parameter, if x is one; else another initial value. */
-static void set_field(const Maker *k, const Env *env, const AstStmt *s, const AstExpr *place)
+void set_member_state(Elab *e, const Env *env, const AstStmt *s)
 {
-    Elab *e = k->e;
+    const AstExpr *place = s->places.at[0];
     Value base = eval(e, env, place->a);
     if (is_poison(&base))
         return;
@@ -288,7 +288,7 @@ static void set_field(const Maker *k, const Env *env, const AstStmt *s, const As
         if (!m)
             m = member_find(base.inst, place->name);
     }
-    if (!m || m->kind != MEMBER_state || s->values.n != 1) {
+    if (!m || m->kind != MEMBER_state || s->values.n != 1 || e->b.g != e->making) {
         elab_error(e, DIAG_bad_target, place->at,
                    "only a parameter or buffer of a module can be set here");
         return;
@@ -349,7 +349,7 @@ static void make_stmt(const Maker *k, const Env *env, const AstStmt *s)
                 return;
             }
             if (p->kind == EX_field) {
-                set_field(k, env, s, p);
+                set_member_state(e, env, s);
                 return;
             }
         }

@@ -214,6 +214,11 @@ bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
         return matmul_error(e, at, a_at, b_at, &p, &q, "the result has too many axes");
     int64_t last = p.rank - 1, inner = inner_y;
     if (q.rank <= 2) { /* x's leading axes stay free: one large product */
+        const Node *n = graph_node(e->b.g, y);
+        if (q.rank == 2 && n->op == OP_transpose && n->in[0].node) { /* x @ w.T reads w as it is */
+            y = n->in[0];
+            inner = 1 - inner;
+        }
         *out = build_dot(&e->b, x, y, NULL, NULL, 0, &last, &inner, 1, p.dtype);
         return true;
     }

@@ -180,6 +180,10 @@ static void run_set(Elab *e, const Env *env, const AstStmt *s)
     Values values = {0};
     uint32_t n = s->places.n;
     Span *at = arena_array(e->a, Span, n);
+    if (n == 1 && s->places.at[0]->kind == EX_field) {
+        set_member_state(e, env, s);
+        return;
+    }
     if (s->scan) {
         elab_unsupported(e, s->scan->op_at, "scan");
         poisoned(e, &values, n);
