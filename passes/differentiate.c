@@ -344,9 +344,14 @@ static void mark_active(Reverse *r, const Val *wrt, uint32_t nwrt)
         for (uint32_t k = 0; k < n->nout; k++)
             r->active[id][k] |= dtype_is_float(type_info(r->p, n->types[k])->dtype);
     }
-    for (uint32_t id = 1; id < r->n; id++)
-        if (r->active[id])
-            r->terms[id] = arena_array(a, Terms, r->g->nodes.at[id].nout);
+}
+
+bool **vjp_active(Builder *b, const Val *wrt, uint32_t nwrt)
+{
+    Reverse r = {.b = b, .p = b->p, .g = b->g, .n = b->g->nodes.n};
+    r.active = arena_array(b->p->cx->scratch, bool *, r.n);
+    mark_active(&r, wrt, nwrt);
+    return r.active;
 }
 
 static bool active(const Reverse *r, Val v)
@@ -389,6 +394,9 @@ static bool reverse(Builder *b, const Val *y, const Val *dy, uint32_t ny, const 
     r.active = arena_array(a, bool *, r.n);
     r.terms = arena_array(a, Terms *, r.n);
     mark_active(&r, wrt, nwrt);
+    for (uint32_t id = 1; id < r.n; id++)
+        if (r.active[id])
+            r.terms[id] = arena_array(a, Terms, r.g->nodes.at[id].nout);
     if (stop) {
         r.stop = arena_array(a, bool *, r.n);
         for (uint32_t k = 0; k < nwrt; k++) {

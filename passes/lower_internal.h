@@ -35,6 +35,13 @@ typedef struct {
 } LowerModel;
 
 typedef struct {
+    Loc dst, src;
+    DType dtype;
+    Sym name;
+    Site site;
+} LateCopy;
+
+typedef struct {
     Program *p;
     DimTable *t;
     Arena *a; /* perm */
@@ -47,7 +54,8 @@ typedef struct {
     Loc *loc;           /* by number of FuseBuffer; buf 0: not made yet */
     uint32_t *slot_buf; /* buffer of each state slot, 0: none yet */
     uint32_t group;     /* being lowered */
-    bool failed;       /* a diagnostic was given */
+    VEC(LateCopy) late; /* at the end of the program */
+    bool failed;        /* a diagnostic was given */
 } Lower;
 
 /** Where a value that has a FuseBuffer lies; NULL for others. */
@@ -111,6 +119,10 @@ KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind);
 void index_reshape(DimTable *t, const Dim *in, uint32_t nin, const Dim *out, uint32_t nout,
                    const Dim *at, Dim *result);
 
+/** Every inout parameter is read only where it may be: at the index that is written, or earlier in
+ * the cell. False: an output that clashed lies in a temporary now, and the group is built anew. */
+bool kbuild_in_place(KBuild *b, const KBlock *cell);
+
 /* --- a group's domain ------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -132,6 +144,8 @@ KBlock *kbuild_loops(KBuild *b, KBlock *block, const Symbol *axes, uint32_t n, F
 /* --- classes: one function each; sched_CLASS in the same file chooses the shape of the loops -------- */
 
 void lower_map(Lower *l, const FuseGroup *grp);
+/** Merges axes of the stores, loops over them, and ends the kernel. */
+void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, const char *text);
 void lower_row(Lower *l, const FuseGroup *grp);
 void lower_reduce(Lower *l, const FuseGroup *grp);
 void lower_contract(Lower *l, const FuseGroup *grp);
@@ -144,9 +158,14 @@ Sym lower_kernel_name(Lower *l, const FuseGroup *grp);
 
 /* --- host passes ------------------------------------------------------------------------------------- */
 
-void pass_alias(Lower *l);
-void pass_order(Lower *l);
-void pass_conflicts(Lower *l);
+/** The values that this group writes at an operand get temporaries, and are copied to their place at
+ * the end of the program. False if there is none that can move. */
+bool lower_unplace(Lower *l, const LaunchOperand *o);
+
+/** Skips steps that only an unwanted result needs. */
+void host_order(Lower *l);
+/** When temporaries live, and which of them at the same time. */
+void host_conflicts(Lower *l);
 
 /* --- passes over one kernel ---------------------------------------------------------------------- */
 

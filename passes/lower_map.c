@@ -172,7 +172,18 @@ static void sched_cpu(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *s
     }
 }
 
-void lower_map(Lower *l, const FuseGroup *grp)
+void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, const char *text)
+{
+    KBlock *blocks[] = {stores};
+    kernel_collapse_all(b, axes, &n, blocks, 1);
+    if (b->l->o->cuda)
+        sched_cuda(b, axes, n, stores);
+    else
+        sched_cpu(b, axes, n, stores);
+    kbuild_end(b, site, text);
+}
+
+static bool build_map(Lower *l, const FuseGroup *grp)
 {
     KBuild *b = kbuild_begin(l, lower_kernel_name(l, grp), grp->class);
     LoopDomain d = kbuild_domain(b, grp);
@@ -187,11 +198,14 @@ void lower_map(Lower *l, const FuseGroup *grp)
     for (uint32_t i = 0; i < grp->rank; i++)
         if (d.axis[i].id)
             axes[n++] = d.axis[i];
-    KBlock *blocks[] = {&stores};
-    kernel_collapse_all(b, axes, &n, blocks, 1);
-    if (l->o->cuda)
-        sched_cuda(b, axes, n, &stores);
-    else
-        sched_cpu(b, axes, n, &stores);
-    kbuild_end(b, grp->site, lower_text(l, grp->roots.at[grp->roots.n - 1].val));
+    if (!kbuild_in_place(b, &stores))
+        return false;
+    map_finish(b, axes, n, &stores, grp->site, lower_text(l, vec_last(&grp->roots).val));
+    return true;
+}
+
+void lower_map(Lower *l, const FuseGroup *grp)
+{
+    while (!build_map(l, grp)) {
+    }
 }

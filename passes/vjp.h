@@ -31,6 +31,9 @@ void vjp_refuse(Reverse *r, const Node *n, DiagKind kind, const char *why);
 /** The rule of an op, NULL if it has no derivative (its results are constants to the walk). */
 VjpRule *vjp_rule(Op op);
 
+/** [node][result] (or NULL): which values depend on `wrt` in a way that has a derivative. */
+bool **vjp_active(Builder *b, const Val *wrt, uint32_t nwrt);
+
 /** Pointwise rows of ops.def (vjp_rows.c). */
 bool vjp_row_exists(Op op); /* some operand has a derivative */
 VjpRule vjp_pointwise;

@@ -1,0 +1,136 @@
+/* pass.c: runs the table of passes: time, verify, read back, dump.
+ * SPDX-License-Identifier: MIT */
+#include "passes/pass.h"
+
+#include "ir/base/die.h"
+#include "passes/fuse.h"
+#include "passes/pipeline.h"
+
+#include <string.h>
+#include <time.h>
+
+static const PassInfo infos[] = {
+#define PASS(name, required, doc) {#name, doc, required},
+#include "passes/passes.def"
+#undef PASS
+    {"fuse", "merge the kernels that save traffic; without it one kernel a stored value", false},
+};
+
+static bool (*const entries[])(Pipeline *) = {
+#define PASS(name, required, doc) pass_##name,
+#include "passes/passes.def"
+#undef PASS
+};
+
+const PassInfo *pass_infos(int *n)
+{
+    *n = (int)ARRAY_LEN(infos);
+    return infos;
+}
+
+bool pass_enabled(const PassOptions *o, const char *name)
+{
+    for (int i = 0; i < o->ndisabled; i++)
+        if (!strcmp(o->disabled[i], name))
+            return false;
+    return true;
+}
+
+const Joint *pipeline_joint(const Pipeline *pl, uint32_t graph)
+{
+    for (uint32_t i = 0; i < pl->joints.n; i++)
+        if (pl->joints.at[i].graph == graph)
+            return &pl->joints.at[i];
+    return NULL;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The printed program must read back as the same text. */
+static void round_trip(const Program *p, const char *pass)
+{
+    Ctx *cx = ctx_create();
+    StrBuf first = {.a = p->cx->scratch}, second = {.a = p->cx->scratch};
+    tensor_print(p, &first);
+    uint32_t file = source_add(cx->sources, "round-trip.tir", sb_text(&first), first.n, false);
+    Program *copy = tensor_parse(cx, file);
+    if (!copy) {
+        StrBuf text = {.a = p->cx->scratch};
+        diag_render(cx->diags, (DiagStyle){0}, &text);
+        die("the printed program does not parse after pass %s:\n%s", pass, sb_text(&text));
+    }
+    tensor_print(copy, &second);
+    if (strcmp(sb_text(&first), sb_text(&second)) != 0)
+        die("the printed program reads back differently after pass %s", pass);
+    ctx_destroy(cx);
+}
+
+static void verify(const Program *p, const char *pass, bool explicit_shapes)
+{
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const char *error = tensor_verify(p, p->graphs.at[i], explicit_shapes);
+        if (error)
+            die("after pass %s, graph %s: %s", pass,
+                sym_text(p->cx->names, p->graphs.at[i]->name), error);
+    }
+    round_trip(p, pass);
+}
+
+/* Training graphs that have nothing to differentiate, and definitions, which are inlined by now. */
+static void drop_finished(Program *p)
+{
+    uint32_t *moved = arena_array(p->cx->scratch, uint32_t, p->graphs.n), n = 0;
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        GraphKind kind = p->graphs.at[i]->kind;
+        moved[i] = n;
+        if (kind != GRAPH_TRAINING && kind != GRAPH_DEF)
+            p->graphs.at[n++] = p->graphs.at[i];
+    }
+    p->graphs.n = n;
+    for (uint32_t i = 0; i < p->trains.n; i++)
+        p->trains.at[i].graph_step = moved[p->trains.at[i].graph_step];
+}
+
+static void dump_groups(Program *p, bool merge, StrBuf *out)
+{
+    for (uint32_t i = 0; i < p->graphs.n; i++)
+        fuse_print(fuse_graph(p, p->graphs.at[i], merge), out);
+}
+
+bool passes_run(Program *p, const PassOptions *o)
+{
+    Pipeline pl = {.p = p, .o = o};
+    for (uint32_t i = 0; i < ARRAY_LEN(entries); i++) {
+        const PassInfo *info = &infos[i];
+        if (!info->required && !pass_enabled(o, info->name))
+            continue;
+        ArenaMark mark = arena_mark(p->cx->scratch);
+        double start = now();
+        die_context(info->name, sym_text(p->cx->names, p->name));
+        bool ok = entries[i](&pl);
+        if (o->timing)
+            o->timing(o->timing_ctx, info->name, now() - start);
+        if (!ok || diag_errors(p->cx->diags)) {
+            die_context(NULL, NULL);
+            return false;
+        }
+        if (o->verify)
+            verify(p, info->name, true);
+        arena_reset(p->cx->scratch, mark);
+        if (o->stop_after && !strcmp(o->stop_after, info->name)) {
+            tensor_print(p, o->dump);
+            die_context(NULL, NULL);
+            return true;
+        }
+    }
+    drop_finished(p);
+    if (o->stop_after && !strcmp(o->stop_after, "fuse"))
+        dump_groups(p, pass_enabled(o, "fuse"), o->dump);
+    die_context(NULL, NULL);
+    return true;
+}
