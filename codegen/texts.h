@@ -5,6 +5,7 @@
 
 extern const char codegen_math_text[];
 extern const char codegen_number_text[];
+extern const char codegen_program_text[]; /* runtime/include/tenon_program.h */
 extern const char codegen_reducers_text[];
 
 #endif

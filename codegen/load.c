@@ -1,0 +1,241 @@
+/* load.c: a model compiled into this process, with a cache of what was compiled before.
+ * An entry is a shared library with 16 more bytes behind it: a mark and the hash of the rest.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/cc.h"
+#include "codegen/output.h"
+#include "codegen/program.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char mark[8] = {'t', 'e', 'n', 'o', 'n', 's', 'o', '1'};
+
+static const char *const flags[] = {"-std=c11", "-ffp-contract=off", "-fno-math-errno",
+                                    "-fno-trapping-math", "-march=native", "-DTN_ONE_TARGET",
+                                    "-fPIC", "-shared", "-w", NULL};
+
+static const char *level_flag(int level)
+{
+    return level == 0 ? "-O0" : level == 1 ? "-O1" : "-O3";
+}
+
+/* --- the key ------------------------------------------------------------------------------------- */
+
+/* The processor as the kernel names it: -march=native depends on it, and a home may be shared. */
+static uint64_t hash_processor(uint64_t h)
+{
+    char line[4096];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (!f)
+        return h;
+    for (int found = 0; found < 2 && fgets(line, sizeof line, f);)
+        if (!strncmp(line, "model name", 10) || !strncmp(line, "flags", 5)) {
+            h = hash_bytes(h, line, strlen(line));
+            found++;
+        }
+    fclose(f);
+    return h;
+}
+
+static const char *key_of(Arena *a, const StrBuf *text, int level, const char *compiler)
+{
+    uint64_t h[2] = {HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u};
+    for (int i = 0; i < 2; i++) {
+        h[i] = hash_bytes(h[i], sb_text(text), text->n);
+        h[i] = hash_bytes(h[i], level_flag(level), 3);
+        for (int k = 0; flags[k]; k++)
+            h[i] = hash_bytes(h[i], flags[k], strlen(flags[k]) + 1);
+        h[i] = hash_bytes(h[i], compiler, strlen(compiler));
+        h[i] = hash_processor(h[i]);
+    }
+    return arena_printf(a, "%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]);
+}
+
+/* --- the directory ------------------------------------------------------------------------------- */
+
+static bool make_dir(char *path)
+{
+    for (char *p = path + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            mkdir(path, 0777);
+            *p = '/';
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+/* NULL: there is none that can be written to. */
+static const char *cache_dir(Arena *a)
+{
+    const char *own = getenv("TENON_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *dir = own && *own   ? arena_strdup(a, own)
+                : xdg && *xdg ? arena_printf(a, "%s/tenon", xdg)
+                : home && *home ? arena_printf(a, "%s/.cache/tenon", home)
+                                : NULL;
+    return dir && make_dir(dir) && access(dir, W_OK | X_OK) == 0 ? dir : NULL;
+}
+
+/* --- entries ------------------------------------------------------------------------------------- */
+
+static char *read_file(Arena *a, const char *path, size_t *n)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    char *data = NULL;
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+        size_t size = (size_t)st.st_size, got = 0;
+        data = arena_alloc(a, size);
+        while (got < size) {
+            ssize_t k = read(fd, data + got, size - got);
+            if (k <= 0)
+                break;
+            got += (size_t)k;
+        }
+        *n = got;
+        if (got != size)
+            data = NULL;
+    }
+    close(fd);
+    return data;
+}
+
+static bool is_whole(Arena *a, const char *path)
+{
+    size_t n = 0;
+    const char *data = read_file(a, path, &n);
+    if (!data || n <= 16 || memcmp(data + n - 16, mark, 8))
+        return false;
+    uint64_t h = hash_bytes(HASH_START, data, n - 16);
+    return !memcmp(data + n - 8, &h, 8);
+}
+
+/* Appends the mark and the hash. */
+static bool seal(Arena *a, const char *path)
+{
+    size_t n = 0;
+    const char *data = read_file(a, path, &n);
+    if (!data)
+        return false;
+    char tail[16];
+    uint64_t h = hash_bytes(HASH_START, data, n);
+    memcpy(tail, mark, 8);
+    memcpy(tail + 8, &h, 8);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool ok = write(fd, tail, sizeof tail) == (ssize_t)sizeof tail;
+    return close(fd) == 0 && ok;
+}
+
+static int compile(Arena *a, const StrBuf *text, int level, const char *dir, const char *to,
+                   const char **message)
+{
+    char *source = arena_printf(a, "%s/source-XXXXXX.c", dir);
+    int fd = mkstemps(source, 2);
+    if (fd < 0) {
+        *message = arena_printf(a, "cannot write to %s: %s", dir, strerror(errno));
+        return 1;
+    }
+    close(fd);
+    *message = codegen_write_file(a, source, sb_text(text), text->n);
+    int status = *message ? 1 : 0;
+    if (!status) {
+        VEC(const char *) args = {0};
+        vec_push(a, &args, level_flag(level));
+        for (int i = 0; flags[i]; i++)
+            vec_push(a, &args, flags[i]);
+        vec_push(a, &args, "-o");
+        vec_push(a, &args, to);
+        vec_push(a, &args, source);
+        vec_push(a, &args, "-lm");
+        vec_push(a, &args, NULL);
+        const char *log = "";
+        status = codegen_cc(a, args.at, &log);
+        *message = status == 4 ? arena_printf(a, "the C compiler refused the generated code:\n%s",
+                                              log)
+                               : log;
+    }
+    unlink(source);
+    return status;
+}
+
+static LoadedModel open_entry(Arena *a, const char *path, const char *model)
+{
+    LoadedModel r = {.status = 4};
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library)
+        r.desc = dlsym(library, arena_printf(a, "%s_desc", model));
+    if (r.desc)
+        r.status = 0;
+    else
+        r.message = arena_printf(a, "cannot load the compiled model: %s", dlerror());
+    return r;
+}
+
+/* Compiles to `to`, by way of a name of this process. */
+static int build_entry(Arena *a, const StrBuf *text, int level, const char *dir, const char *to,
+                 const char **message)
+{
+    char *temp = arena_printf(a, "%s/build-XXXXXX", dir);
+    int fd = mkstemp(temp);
+    if (fd < 0) {
+        *message = arena_printf(a, "cannot write to %s: %s", dir, strerror(errno));
+        return 1;
+    }
+    close(fd);
+    int status = compile(a, text, level, dir, temp, message);
+    if (!status && (!seal(a, temp) || chmod(temp, 0755) != 0 || rename(temp, to) != 0)) {
+        *message = arena_printf(a, "cannot write %s: %s", to, strerror(errno));
+        status = 1;
+    }
+    if (status)
+        unlink(temp);
+    return status;
+}
+
+static LoadedModel load_private(Arena *a, const StrBuf *text, int level, const char *model)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir = arena_printf(a, "%s/tenon-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    LoadedModel r = {.status = 1};
+    if (!mkdtemp(dir)) {
+        r.message = arena_printf(a, "cannot make a temporary directory: %s", strerror(errno));
+        return r;
+    }
+    const char *path = arena_printf(a, "%s/model.so", dir);
+    r.status = build_entry(a, text, level, dir, path, &r.message);
+    if (!r.status)
+        r = open_entry(a, path, model);
+    unlink(path);
+    rmdir(dir);
+    return r;
+}
+
+LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level)
+{
+    StrBuf text = {.a = a};
+    const char *model = model_prefix(a, cpu), *compiler = cc_identity(a), *dir = cache_dir(a);
+    codegen_c(cpu, false, &text);
+    if (!dir)
+        return load_private(a, &text, level, model);
+    const char *key = key_of(a, &text, level, compiler ? compiler : "");
+    const char *path = arena_printf(a, "%s/%s.so", dir, key);
+    bool cached = is_whole(a, path);
+    LoadedModel r = {0};
+    if (!cached)
+        r.status = build_entry(a, &text, level, dir, path, &r.message);
+    if (r.status == 1) /* the cache is full, say */
+        return load_private(a, &text, level, model);
+    if (!r.status)
+        r = open_entry(a, path, model);
+    r.cached = cached;
+    return r;
+}

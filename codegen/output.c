@@ -1,0 +1,252 @@
+/* output.c: files. Each is written under a temporary name, synced and renamed; if a later one fails,
+ * the earlier ones of the same call are removed. SPDX-License-Identifier: MIT */
+#include "codegen/output.h"
+#include "codegen/header.h"
+#include "codegen/program.h"
+#include "ir/base/die.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- single files -------------------------------------------------------------------------------- */
+
+static bool write_all(int fd, const char *data, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, data, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return false;
+        data += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+const char *codegen_write_file(Arena *a, const char *path, const void *data, size_t n)
+{
+    char *temp = arena_printf(a, "%s.tmp%ld", path, (long)getpid());
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return arena_printf(a, "cannot write %s: %s", path, strerror(errno));
+    bool ok = write_all(fd, data, n) && fsync(fd) == 0;
+    int error = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        error = errno;
+    }
+    if (ok && rename(temp, path) != 0) {
+        ok = false;
+        error = errno;
+    }
+    if (ok)
+        return NULL;
+    unlink(temp);
+    return arena_printf(a, "cannot write %s: %s", path, strerror(error));
+}
+
+/* mkdir -p */
+static const char *make_dirs(Arena *a, const char *path)
+{
+    char *copy = arena_strdup(a, path);
+    for (char *p = copy + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+                return arena_printf(a, "cannot make the directory %s: %s", copy, strerror(errno));
+            *p = '/';
+        }
+    return NULL;
+}
+
+/* --- several files ------------------------------------------------------------------------------- */
+
+typedef struct {
+    Arena *a;
+    OutputResult r;
+} Writer;
+
+static void fail(Writer *w, int status, const char *message)
+{
+    w->r.status = status;
+    w->r.message = message;
+    for (uint32_t i = 0; i < w->r.files.n; i++)
+        unlink(w->r.files.at[i]);
+    w->r.files.n = 0;
+}
+
+static void put_file(Writer *w, const char *path, const StrBuf *text)
+{
+    if (w->r.status)
+        return;
+    const char *wrong = codegen_write_file(w->a, path, sb_text(text), text->n);
+    if (wrong)
+        fail(w, 1, wrong);
+    else
+        vec_push(w->a, &w->r.files, path);
+}
+
+static void write_sources(Writer *w, const Output *o)
+{
+    StrBuf c = {.a = w->a}, h = {.a = w->a}, json = {.a = w->a}, cu = {.a = w->a};
+    const char *name = model_prefix(w->a, o->cpu), *dir = o->out ? o->out : "";
+    size_t n = strlen(dir);
+    const char *slash = n && dir[n - 1] != '/' ? "/" : "";
+    codegen_c(o->cpu, true, &c);
+    header_text(o->cpu, &h);
+    manifest_text(o->cuda ? o->cuda : o->cpu, &json);
+    if (o->cuda)
+        codegen_cuda(o->cuda, &cu);
+    const char *wrong = make_dirs(w->a, arena_printf(w->a, "%s%s", dir, slash));
+    if (wrong) {
+        fail(w, 1, wrong);
+        return;
+    }
+    if (o->cuda)
+        put_file(w, arena_printf(w->a, "%s%s%s.cu", dir, slash, name), &cu);
+    put_file(w, arena_printf(w->a, "%s%s%s.c", dir, slash, name), &c);
+    put_file(w, arena_printf(w->a, "%s%s%s.h", dir, slash, name), &h);
+    put_file(w, arena_printf(w->a, "%s%s%s.json", dir, slash, name), &json);
+}
+
+/* --- objects ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    Arena *a;
+    VEC(const char *) at;
+} Args;
+
+static void arg(Args *x, const char *text)
+{
+    vec_push(x->a, &x->at, text);
+}
+
+static void common_args(Args *x, int level, bool native)
+{
+    arg(x, "-std=c11");
+    arg(x, level == 0 ? "-O0" : level == 1 ? "-O1" : "-O3");
+    arg(x, "-ffp-contract=off");
+    arg(x, "-fno-math-errno");
+    arg(x, "-fno-trapping-math");
+    arg(x, "-fPIC");
+    if (native) {
+        arg(x, "-march=native");
+        arg(x, "-DTN_ONE_TARGET");
+    }
+}
+
+/* tenon.h beside this program: in the tree it was built in, or where it is installed. */
+static void own_includes(Args *x)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0)
+        return;
+    path[n] = 0;
+    static const char *const places[] = {"../runtime/include", "../include", "include"};
+    char *slash = strrchr(path, '/');
+    *slash = 0;
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        const char *dir = arena_printf(x->a, "%s/%s", path, places[i]);
+        if (access(arena_printf(x->a, "%s/tenon_program.h", dir), R_OK) == 0)
+            arg(x, arena_printf(x->a, "-I%s", dir));
+    }
+}
+
+static void compile_object(Writer *w, const Output *o, const char *dir, const char *to)
+{
+    const char *name = model_prefix(w->a, o->cpu), *log = "";
+    StrBuf c = {.a = w->a}, h = {.a = w->a};
+    codegen_c(o->cpu, true, &c);
+    header_text(o->cpu, &h);
+    const char *source = arena_printf(w->a, "%s/%s.c", dir, name);
+    const char *header = arena_printf(w->a, "%s/%s.h", dir, name);
+    const char *wrong = codegen_write_file(w->a, source, sb_text(&c), c.n);
+    if (!wrong)
+        wrong = codegen_write_file(w->a, header, sb_text(&h), h.n);
+    if (wrong) {
+        fail(w, 1, wrong);
+    } else {
+        Args x = {.a = w->a};
+        common_args(&x, o->level, o->native);
+        for (int i = 0; i < o->ninclude_dirs; i++)
+            arg(&x, arena_printf(w->a, "-I%s", o->include_dirs[i]));
+        own_includes(&x);
+        if (o->debug)
+            arg(&x, "-g");
+        arg(&x, o->kind == OUTPUT_SHARED ? "-shared" : "-c");
+        arg(&x, "-o");
+        arg(&x, to);
+        arg(&x, source);
+        arg(&x, NULL);
+        int status = codegen_cc(w->a, x.at.at, &log);
+        if (status)
+            fail(w, status, status == 4 ? arena_printf(w->a, "the C compiler refused the generated "
+                                                             "code:\n%s", log)
+                                        : log);
+    }
+    unlink(source);
+    unlink(header);
+}
+
+static const char *directory_of(Arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? arena_strndup(a, path, (size_t)(slash - path + 1)) : "";
+}
+
+/* NAME.h goes beside the object, under the object's name: models/lltm.o -> models/lltm.h */
+static const char *header_path(Arena *a, const Output *o, const char *object)
+{
+    if (o->kind == OUTPUT_SHARED)
+        return arena_printf(a, "%s%s.h", directory_of(a, object), model_prefix(a, o->cpu));
+    size_t n = strlen(object);
+    if (n > 2 && !strcmp(object + n - 2, ".o"))
+        n -= 2;
+    return arena_printf(a, "%.*s.h", (int)n, object);
+}
+
+static void write_compiled(Writer *w, const Output *o)
+{
+    const char *name = model_prefix(w->a, o->cpu);
+    const char *to = o->out ? o->out
+                            : arena_printf(w->a, o->kind == OUTPUT_SHARED ? "lib%s.so" : "%s.o", name);
+    const char *tmp = getenv("TMPDIR");
+    char *dir = arena_printf(w->a, "%s/tenon-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char *temp = arena_printf(w->a, "%s.tmp%ld", to, (long)getpid());
+    if (!mkdtemp(dir)) {
+        fail(w, 1, arena_printf(w->a, "cannot make a temporary directory: %s", strerror(errno)));
+        return;
+    }
+    compile_object(w, o, dir, temp);
+    rmdir(dir);
+    if (w->r.status) {
+        unlink(temp);
+        return;
+    }
+    if (rename(temp, to) != 0) {
+        fail(w, 1, arena_printf(w->a, "cannot write %s: %s", to, strerror(errno)));
+        unlink(temp);
+        return;
+    }
+    vec_push(w->a, &w->r.files, to);
+    StrBuf h = {.a = w->a};
+    header_text(o->cpu, &h);
+    put_file(w, header_path(w->a, o, to), &h);
+}
+
+OutputResult codegen_write(Arena *a, const Output *o)
+{
+    Writer w = {.a = a};
+    if (o->kind == OUTPUT_SOURCES)
+        write_sources(&w, o);
+    else
+        write_compiled(&w, o);
+    return w.r;
+}
