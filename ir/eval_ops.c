@@ -227,14 +227,14 @@ static void reduce_list(Reducer kind, const List *l, ScalarValue *out, ScalarVal
         out->f = dtype_round(l->t, reduce_logsumexp(l));
         return;
     }
-    ScalarValue acc = identity(kind, l->t);
+    ScalarValue acc = l->n ? l->x[0] : identity(kind, l->t);
     int64_t at = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        if ((kind == RED_argmax || kind == RED_argmin) &&
-            (i == 0 || is_better(kind, l->t, l->x[i], acc))) {
+    const bool index = kind == RED_argmax || kind == RED_argmin;
+    for (int64_t i = 1; i < l->n; i++) {
+        if (index && is_better(kind, l->t, l->x[i], acc)) {
             acc = l->x[i];
             at = i;
-        } else if (kind != RED_argmax && kind != RED_argmin) {
+        } else if (!index) {
             acc = join(kind, l->t, acc, l->x[i]);
         }
     }

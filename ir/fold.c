@@ -1,5 +1,6 @@
 /* fold.c: the canonical form of scalar work: constants are computed, operations that change nothing
- * are dropped. Only exact rules: a folded program gives the same bits. Views are in fold_views.c.
+ * are dropped. Only exact rules: a folded program gives the same bits; but for pow(x, 3), which is
+ * two products here as it is in torch. Views are in fold_views.c.
  *
  *   mul(x, 1) -> x    sub(x, 0) -> x    neg(neg(x)) -> x    pow(x, 2) -> square(x)
  *   cast(cast(x, wider), t) -> cast(x, t)    where(true, x, y) -> x

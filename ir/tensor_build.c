@@ -4,6 +4,7 @@
 #include "ir/eval_scalar.h"
 #include "ir/tensor_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 Builder builder_for(Program *p, Graph *g)
@@ -131,13 +132,21 @@ static int max_stage(const Builder *b, const Val *in, uint32_t nin)
     return stage;
 }
 
+/* In commutative ops; but max(0, -0) and max(-0, 0) differ in the sign. */
+static bool constant_goes_last(const Builder *b, Op op, const Val *in)
+{
+    if (!op_info(op)->commutative || !val_fill(b->g, in[0]) || val_fill(b->g, in[1]))
+        return false;
+    const bool zero = val_is_fill(b->p, b->g, in[0], 0) || val_is_fill(b->p, b->g, in[0], -0.0);
+    return !zero || (op != OP_min && op != OP_max);
+}
+
 Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
 {
     Ty types[MAX_RESULTS];
     uint32_t nout = 0;
     Val swapped[2];
-    if (!b->no_fold && nin == 2 && op_info(op)->commutative && val_fill(b->g, in[0]) &&
-        !val_fill(b->g, in[1])) { /* constants stand last */
+    if (!b->no_fold && nin == 2 && constant_goes_last(b, op, in)) {
         swapped[0] = in[1];
         swapped[1] = in[0];
         in = swapped;
@@ -204,7 +213,7 @@ static Val build_const_word(Builder *b, DType t, int64_t value)
 
 Val build_const(Builder *b, DType t, double value)
 {
-    value = dtype_round(t, value);
+    value = isnan(value) ? (double)NAN : dtype_round(t, value); /* one NaN, so that text reads back */
     int64_t word = 0;
     if (dtype_is_float(t))
         memcpy(&word, &value, sizeof word);

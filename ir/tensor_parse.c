@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -448,7 +449,8 @@ static int64_t const_word(Parser *q, const char *text, DType t)
     char *end;
     int64_t w = 0;
     if (dtype_is_float(t)) {
-        const double x = dtype_round(t, strtod(text, &end));
+        double x = dtype_round(t, strtod(text, &end));
+        x = isnan(x) ? (double)NAN : x;
         memcpy(&w, &x, sizeof x);
     } else if (t == DT_u64) {
         w = (int64_t)strtoull(text, &end, 10);
