@@ -98,6 +98,7 @@ typedef struct {
     bool cuda;           /* schedules for CUDA (lanes, teams, vectors); else CPU (team 1 x 1) */
     int level;
     bool fast_math;
+    bool no_fuse;        /* -fno-fuse: one kernel a stored value */
 } LowerOptions;
 /** Lowers every graph of the program after passes_run: fuse, lower, alias, order, conflicts.
  * The same graphs give one HostModel a target. NULL after diagnostics. */

@@ -1,0 +1,72 @@
+/* conflicts.c: when temporaries live, and which of them live at the same time; the plan places them
+ * by these lists. SPDX-License-Identifier: MIT */
+#include "passes/lower_internal.h"
+
+static uint32_t root_of(const HostProgram *h, uint32_t buf)
+{
+    while (h->buffers.at[buf].of)
+        buf = h->buffers.at[buf].of;
+    return buf;
+}
+
+typedef struct {
+    HostProgram *h;
+    bool *seen;
+    uint32_t step;
+} Live;
+
+static void touch(Live *w, uint32_t buf)
+{
+    if (!buf)
+        return;
+    uint32_t root = root_of(w->h, buf);
+    Buffer *b = &w->h->buffers.at[root];
+    if (!w->seen[root])
+        b->first = w->step;
+    w->seen[root] = true;
+    b->last = w->step;
+}
+
+static void touch_step(Live *w, const Step *s)
+{
+    switch (s->kind) {
+    case STEP_LAUNCH:
+        for (uint32_t i = 0; i < s->operands.n; i++)
+            touch(w, s->operands.at[i].buf);
+        break;
+    case STEP_GEMM:
+        touch(w, s->a.buf);
+        touch(w, s->b.buf);
+        touch(w, s->c.buf);
+        touch(w, s->sum_a.buf);
+        touch(w, s->sum_b.buf);
+        break;
+    case STEP_COPY:
+    case STEP_PRINT:
+        touch(w, s->src);
+        touch(w, s->dst);
+        break;
+    case STEP_FILL:
+        touch(w, s->dst);
+        break;
+    }
+}
+
+void host_conflicts(Lower *l)
+{
+    HostProgram *h = l->h;
+    Live w = {.h = h, .seen = arena_array(l->a, bool, h->buffers.n)};
+    for (w.step = 0; w.step < h->steps.n; w.step++)
+        touch_step(&w, &h->steps.at[w.step]);
+    for (uint32_t i = 1; i < h->buffers.n; i++) {
+        Buffer *b = &h->buffers.at[i];
+        if (b->kind != BUF_TEMP || b->of || !w.seen[i])
+            continue;
+        for (uint32_t j = 1; j < i; j++) {
+            const Buffer *other = &h->buffers.at[j];
+            if (other->kind == BUF_TEMP && !other->of && w.seen[j] && other->first <= b->last &&
+                b->first <= other->last)
+                vec_push(l->a, &b->conflicts, j);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+/* lower.c: from groups to steps. For each graph: buffers for what is stored, a kernel or gemm for
+ * each group, and copies for what could not be made in its place.
+ *
+ *   group 0 contract: %gates          ->  gemm gates = hx * weights
+ *   group 1 map: %new_c, %new_h       ->  launch lltm_k1_cell (gates, bias, c, new_c, new_h)
+ *
+ * SPDX-License-Identifier: MIT */
+#include "passes/lower_internal.h"
+
+#include <string.h>
+
+/* --- buffers ------------------------------------------------------------------------------------------ */
+
+uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape, uint32_t rank)
+{
+    Buffer b = {.name = name, .kind = kind, .dtype = dtype, .rank = rank,
+                .offset = dim_const(l->t, 0)};
+    if (rank)
+        memcpy(b.shape, shape, rank * sizeof *shape);
+    vec_push(l->a, &l->h->buffers, b);
+    return l->h->buffers.n - 1;
+}
+
+static uint32_t typed_buffer(Lower *l, BufKind kind, Sym name, const TypeInfo *ty, uint32_t slot)
+{
+    uint32_t buf = lower_buffer(l, kind, name, ty->dtype, ty->shape, ty->rank);
+    l->h->buffers.at[buf].slot = slot;
+    return buf;
+}
+
+static uint32_t slot_buffer(Lower *l, uint32_t slot)
+{
+    if (!l->slot_buf[slot]) {
+        const Slot *s = &l->p->slots.at[slot];
+        l->slot_buf[slot] = typed_buffer(l, BUF_STATE, s->name, type_info(l->p, s->type), slot);
+    }
+    return l->slot_buf[slot];
+}
+
+static Dim or_zero(const Lower *l, Dim d)
+{
+    return d.id ? d : dim_const(l->t, 0);
+}
+
+static Loc *buffer_loc(Lower *l, uint32_t number)
+{
+    Loc *loc = &l->loc[number];
+    if (loc->buf)
+        return loc;
+    const FuseBuffer *fb = &l->f->buffers.at[number];
+    const TypeInfo *ty = val_info(l->p, l->g, fb->val);
+    uint32_t buf;
+    Dim offset = or_zero(l, fb->offset);
+    if (fb->slot) {
+        buf = slot_buffer(l, fb->slot);
+    } else if (fb->base.node) {
+        const Loc *base = lower_loc(l, fb->base);
+        CHECK(base);
+        buf = base->buf;
+        offset = dim_add(l->t, offset, base->offset);
+    } else {
+        buf = typed_buffer(l, BUF_TEMP, lower_name(l, fb->val), ty, 0);
+    }
+    *loc = loc_row_major(l->t, buf, offset, ty->shape, ty->rank);
+    for (uint32_t i = 0; i < ty->rank; i++)
+        if (fb->stride[i].id)
+            loc->stride[i] = fb->stride[i];
+    return loc;
+}
+
+const Loc *lower_loc(Lower *l, Val v)
+{
+    int32_t number = l->f->buffer_of[v.node] ? l->f->buffer_of[v.node][v.result] : -1;
+    return number < 0 ? NULL : buffer_loc(l, (uint32_t)number);
+}
+
+bool lower_unplace(Lower *l, const LaunchOperand *o)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < l->f->buffers.n; i++) {
+        const FuseBuffer *fb = &l->f->buffers.at[i];
+        Loc *loc = &l->loc[i];
+        if (fb->group != (int32_t)l->group || loc->buf != o->buf ||
+            !dim_same(loc->offset, o->offset))
+            continue;
+        const TypeInfo *ty = val_info(l->p, l->g, fb->val);
+        Sym name = lower_name(l, fb->val);
+        LateCopy c = {.dst = *loc, .dtype = ty->dtype, .name = name,
+                      .site = graph_node(l->g, fb->val)->site};
+        uint32_t buf = typed_buffer(l, BUF_TEMP, name, ty, 0);
+        *loc = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
+        c.src = *loc;
+        vec_push(l->a, &l->late, c);
+        moved = true;
+    }
+    return moved;
+}
+
+/* --- names --------------------------------------------------------------------------------------------- */
+
+static Sym view_name(const Lower *l, const FuseBuffer *fb)
+{
+    int64_t offset = 0;
+    if (fb->offset.id && !dim_is_const(l->t, fb->offset, &offset))
+        return (Sym){0};
+    Dim numel = type_numel(l->p, val_type(l->g, fb->val));
+    for (uint32_t i = 0; i < l->p->state.n; i++) {
+        const StateView *s = &l->p->state.at[i];
+        if (s->slot == fb->slot && s->offset == offset &&
+            dim_same(type_numel(l->p, s->type), numel))
+            return s->name;
+    }
+    return l->p->slots.at[fb->slot].name;
+}
+
+Sym lower_name(Lower *l, Val v)
+{
+    const Node *n = graph_node(l->g, v);
+    const FuseBuffer *fb = fuse_buffer(l->f, v);
+    for (uint32_t i = 0; i < l->g->results.n; i++)
+        if (val_eq(l->g->results.at[i].val, v) && n->op != OP_input)
+            return l->g->results.at[i].name;
+    if (n->hint.id)
+        return n->hint;
+    if (n->op == OP_input)
+        return (Sym){(uint32_t)node_int(n, ATTR_name)};
+    if (fb && fb->slot) {
+        Sym name = view_name(l, fb);
+        if (name.id)
+            return name;
+    }
+    if (n->op == OP_reduce)
+        return sym_of(l->p->cx->names, reducer_info((Reducer)node_int(n, ATTR_kind))->name);
+    return sym_of(l->p->cx->names, op_name(n->op));
+}
+
+const char *lower_text(Lower *l, Val v)
+{
+    const Interner *names = l->p->cx->names;
+    StrBuf out = {.a = l->a};
+    const FuseGroup *grp = &l->f->groups.at[l->group];
+    for (uint32_t i = 0; i < grp->outputs.n; i++)
+        sb_printf(&out, i ? ", %s" : "%s", sym_text(names, lower_name(l, grp->outputs.at[i])));
+    return out.n ? sb_text(&out) : sym_text(names, lower_name(l, v));
+}
+
+/* model_k3_name, after the last value that the group stores. */
+Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
+{
+    Interner *names = l->p->cx->names;
+    Val v = grp->outputs.n ? vec_last(&grp->outputs)
+                           : grp->roots.n ? vec_last(&grp->roots).val : (Val){0};
+    const char *text = v.node ? sym_text(names, lower_name(l, v)) : "step";
+    const char *dot = strrchr(text, '.');
+    char *name = arena_printf(l->a, "%s_k%u_%s", sym_text(names, l->p->name), l->m->kernels.n,
+                              dot ? dot + 1 : text);
+    for (char *s = name; *s; s++)
+        if (!(*s >= '0' && *s <= '9') && !(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z'))
+            *s = '_';
+    return sym_of(names, name);
+}
+
+Step *lower_step(Lower *l, StepKind kind, Site site)
+{
+    vec_push(l->a, &l->h->steps, ((Step){.kind = kind, .site = site}));
+    return &vec_last(&l->h->steps);
+}
+
+/* --- arguments, results, tape ----------------------------------------------------------------------- */
+
+/* Number of the FuseBuffer that a value owns as a whole, or -1. */
+static int32_t own_buffer(const Lower *l, Val v)
+{
+    int32_t i = l->f->buffer_of[v.node] ? l->f->buffer_of[v.node][v.result] : -1;
+    if (i < 0 || l->loc[i].buf)
+        return -1;
+    const FuseBuffer *fb = &l->f->buffers.at[i];
+    return fb->slot || fb->base.node || (fb->group < 0 && !fb->is_concat) ? -1 : i;
+}
+
+static void place_value(Lower *l, Val v, int32_t number, uint32_t buf)
+{
+    const TypeInfo *ty = val_info(l->p, l->g, v);
+    l->loc[number] = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
+}
+
+/* The first parameters are arguments; those of a backward graph behind them are its tape. */
+static uint32_t count_args(const Lower *l)
+{
+    if (l->g->kind != GRAPH_BACKWARD)
+        return l->g->params.n;
+    const Graph *forward = program_find_graph(l->p, l->g->method, GRAPH_FORWARD_TRAIN);
+    CHECK(forward && forward->saved.n <= l->g->params.n);
+    return l->g->params.n - forward->saved.n;
+}
+
+static void make_args(Lower *l)
+{
+    const Graph *g = l->g;
+    HostProgram *h = l->h;
+    h->nargs = count_args(l);
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        const GraphParam *q = &g->params.at[i];
+        bool tape = i >= h->nargs;
+        uint32_t buf = typed_buffer(l, tape ? BUF_TAPE : BUF_ARG, q->name,
+                                    val_info(l->p, g, q->val), tape ? i - h->nargs : i);
+        int32_t number = l->f->buffer_of[q->val.node] ? l->f->buffer_of[q->val.node][0] : -1;
+        if (number >= 0)
+            place_value(l, q->val, number, buf);
+        if (tape)
+            vec_push(l->a, &h->tape, buf);
+        else
+            vec_push(l->a, &h->args, ((HostArg){q->name, buf, q->optional, q->inout >= 0}));
+    }
+}
+
+static const GraphParam *updated_param(const Graph *g, uint32_t result)
+{
+    for (uint32_t i = 0; i < g->params.n; i++)
+        if (g->params.at[i].inout == (int32_t)result)
+            return &g->params.at[i];
+    return NULL;
+}
+
+static bool reads(const FuseGroup *grp, Val v)
+{
+    for (uint32_t i = 0; i < grp->inputs.n; i++)
+        if (val_eq(grp->inputs.at[i], v))
+            return true;
+    return false;
+}
+
+/* The groups that write a value: of a concat, those of its pieces. */
+static bool writes(const Lower *l, uint32_t group, const FuseBuffer *fb)
+{
+    if (!fb->is_concat)
+        return fb->group == (int32_t)group;
+    for (uint32_t i = 0; i < l->f->buffers.n; i++) {
+        const FuseBuffer *piece = &l->f->buffers.at[i];
+        if (piece->base.node && val_eq(piece->base, fb->val) && writes(l, group, piece))
+            return true;
+    }
+    return false;
+}
+
+/* Nobody reads the argument after its new value is written; within one map, kbuild_in_place knows. */
+static bool may_update(const Lower *l, const FuseBuffer *fb, Val argument)
+{
+    bool written = false;
+    for (uint32_t i = 0; i < l->f->groups.n; i++) {
+        const FuseGroup *grp = &l->f->groups.at[i];
+        bool w = writes(l, i, fb), r = reads(grp, argument);
+        if (r && (written || (w && (grp->class == CLASS_CONTRACT || fb->is_concat))))
+            return false;
+        written |= w;
+    }
+    for (uint32_t i = 0; i < l->g->results.n; i++)
+        if (val_eq(l->g->results.at[i].val, argument))
+            return false;
+    for (uint32_t i = 0; i < l->g->saved.n; i++)
+        if (val_eq(l->g->saved.at[i], argument))
+            return false;
+    return true;
+}
+
+static uint32_t arg_buffer(const Lower *l, const GraphParam *q)
+{
+    return l->h->args.at[q - l->g->params.at].buf;
+}
+
+static void make_result(Lower *l, uint32_t i)
+{
+    const GraphResult *r = &l->g->results.at[i];
+    const GraphParam *q = updated_param(l->g, i);
+    int32_t own = own_buffer(l, r->val);
+    uint32_t buf;
+    if (q) {
+        buf = arg_buffer(l, q);
+        if (own >= 0 && may_update(l, &l->f->buffers.at[own], q->val))
+            place_value(l, r->val, own, buf);
+    } else {
+        buf = typed_buffer(l, BUF_RESULT, r->name, val_info(l->p, l->g, r->val), i);
+        if (own >= 0)
+            place_value(l, r->val, own, buf);
+    }
+    vec_push(l->a, &l->h->args, ((HostArg){r->name, buf, false, q != NULL}));
+}
+
+/* What backward will read: a buffer of its own, or an argument or result kept by reference. */
+static void make_tape(Lower *l)
+{
+    for (uint32_t i = 0; i < l->g->saved.n; i++) {
+        Val v = l->g->saved.at[i];
+        int32_t own = own_buffer(l, v);
+        const TypeInfo *ty = val_info(l->p, l->g, v);
+        const Loc *loc = own < 0 ? lower_loc(l, v) : NULL;
+        if (loc && loc_is_row_major(l->t, loc)) {
+            BufKind kind = l->h->buffers.at[loc->buf].kind;
+            bool whole = dim_same(type_numel(l->p, val_type(l->g, v)),
+                                  dim_product(l->t, l->h->buffers.at[loc->buf].shape,
+                                              l->h->buffers.at[loc->buf].rank));
+            if (whole && (kind == BUF_ARG || kind == BUF_RESULT || kind == BUF_TAPE)) {
+                vec_push(l->a, &l->h->tape, loc->buf);
+                continue;
+            }
+        }
+        uint32_t buf = typed_buffer(l, BUF_TAPE, lower_name(l, v), ty, i);
+        if (own >= 0)
+            place_value(l, v, own, buf);
+        vec_push(l->a, &l->h->tape, buf);
+    }
+}
+
+/* --- copies to where values have to be ------------------------------------------------------------------ */
+
+/* Values of entry (arguments and state) are copied before anything is written. */
+static bool is_entry(const Lower *l, Val v)
+{
+    const FuseBuffer *fb = fuse_buffer(l->f, v);
+    return fb && fb->group < 0 && !fb->is_concat;
+}
+
+static void copy_value(Lower *l, Val v, uint32_t buf, bool early)
+{
+    const Loc *src = lower_loc(l, v);
+    CHECK(src);
+    const TypeInfo *ty = val_info(l->p, l->g, v);
+    Loc dst = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
+    if (src->buf == buf && dim_is_zero(l->t, src->offset))
+        return;
+    Sym name = lower_name(l, v);
+    LateCopy c = {dst, *src, ty->dtype, name, graph_node(l->g, v)->site};
+    if (!early) {
+        vec_push(l->a, &l->late, c);
+        return;
+    }
+    BufKind kind = l->h->buffers.at[buf].kind;
+    if (kind == BUF_RESULT || kind == BUF_TAPE) {
+        lower_copy_loc(l, &dst, src, ty->dtype, name, c.site);
+        return;
+    }
+    /* the target may still be read: by way of a temporary */
+    uint32_t temp = typed_buffer(l, BUF_TEMP, name, ty, 0);
+    c.src = loc_row_major(l->t, temp, dim_const(l->t, 0), ty->shape, ty->rank);
+    lower_copy_loc(l, &c.src, src, ty->dtype, name, c.site);
+    vec_push(l->a, &l->late, c);
+}
+
+static void copy_results(Lower *l, bool early)
+{
+    const Graph *g = l->g;
+    for (uint32_t i = 0; i < g->results.n; i++)
+        if (is_entry(l, g->results.at[i].val) == early)
+            copy_value(l, g->results.at[i].val, l->h->args.at[l->h->nargs + i].buf, early);
+    for (uint32_t i = 0; i < g->saved.n; i++)
+        if (is_entry(l, g->saved.at[i]) == early)
+            copy_value(l, g->saved.at[i], l->h->tape.at[i], early);
+}
+
+static void copy_commits(Lower *l, bool early)
+{
+    for (uint32_t i = 0; i < l->g->commits.n; i++) {
+        const Commit *c = &l->g->commits.at[i];
+        if (is_entry(l, c->val) == early)
+            copy_value(l, c->val, slot_buffer(l, c->slot), early);
+    }
+}
+
+/* --- programs ------------------------------------------------------------------------------------------ */
+
+static void lower_group(Lower *l, uint32_t number)
+{
+    const FuseGroup *grp = &l->f->groups.at[number];
+    l->group = number;
+    switch (grp->class) {
+    case CLASS_MAP:
+    case CLASS_SCALAR:
+        lower_map(l, grp);
+        break;
+    case CLASS_ROW:
+        lower_row(l, grp);
+        break;
+    case CLASS_REDUCE:
+        lower_reduce(l, grp);
+        break;
+    case CLASS_CONTRACT:
+        lower_contract(l, grp);
+        break;
+    case CLASS_COPY:
+        lower_copy(l, grp);
+        break;
+    }
+}
+
+static Sym program_name(const Program *p, const Graph *g)
+{
+    static const char *const suffix[] = {
+        [GRAPH_FORWARD_TRAIN] = "_train", [GRAPH_BACKWARD] = "_backward", [GRAPH_GRAD] = "_grad",
+        [GRAPH_STEP] = "_step", [GRAPH_UPDATE] = "_update"};
+    const char *end = g->kind < ARRAY_LEN(suffix) && suffix[g->kind] ? suffix[g->kind] : NULL;
+    if (!end)
+        return g->method.id && g->kind == GRAPH_METHOD ? g->method : g->name;
+    return sym_of(p->cx->names,
+                  arena_printf(p->cx->scratch, "%s%s", sym_text(p->cx->names, g->method), end));
+}
+
+static void lower_graph(Lower *l, Graph *g)
+{
+    Program *p = l->p;
+    die_context("lower", sym_text(p->cx->names, g->name));
+    HostProgram *h = arena_new(l->a, HostProgram);
+    h->graph = g;
+    h->name = program_name(p, g);
+    vec_push(l->a, &h->buffers, ((Buffer){0}));
+    l->g = g;
+    l->h = h;
+    l->f = fuse_graph(p, g, !l->o->no_fuse);
+    l->loc = arena_array(l->a, Loc, l->f->buffers.n + 1);
+    l->slot_buf = arena_array(l->a, uint32_t, p->slots.n + 1);
+    l->late.n = l->late.cap = 0;
+    l->late.at = NULL;
+    make_args(l);
+    for (uint32_t i = 0; i < g->results.n; i++)
+        make_result(l, i);
+    make_tape(l);
+    copy_results(l, true);
+    copy_commits(l, true);
+    for (uint32_t i = 0; i < l->f->groups.n; i++)
+        lower_group(l, i);
+    copy_results(l, false);
+    copy_commits(l, false);
+    /* results read what commits overwrite, so temporaries go first, in the order they were noted */
+    for (uint32_t i = 0; i < l->late.n; i++) {
+        const LateCopy *c = &l->late.at[i];
+        lower_copy_loc(l, &c->dst, &c->src, c->dtype, c->name, c->site);
+    }
+    host_order(l);
+    host_conflicts(l);
+    vec_push(l->a, &l->m->programs, h);
+    const char *why = host_verify(l->m, h);
+    if (why)
+        die("%s", why);
+    die_context(NULL, NULL);
+}
+
+HostModel *lower_program(Program *p, const LowerOptions *o)
+{
+    Arena *a = p->cx->perm;
+    HostModel *m = arena_new(a, HostModel);
+    m->p = p;
+    LowerModel lm = {.m = m};
+    Lower l = {.p = p, .t = p->cx->dims, .a = a, .o = o, .lm = &lm, .m = m};
+    int errors = diag_errors(p->cx->diags);
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        Graph *g = p->graphs.at[i];
+        if (g->kind != GRAPH_TRAINING && g->kind != GRAPH_BODY && g->kind != GRAPH_DEF)
+            lower_graph(&l, g);
+    }
+    return diag_errors(p->cx->diags) > errors ? NULL : m;
+}

@@ -1,0 +1,178 @@
+/* lower_contract.c: products are gemm steps on strided operands; grouping has found the strides.
+ *
+ *   %gates = dot concat(%h, %x), %w {contract=1.1}
+ *   gemm gates = h * w[:, 0:128]T;   gemm gates += x * w[:, 128:160]T
+ *
+ * Element types that the gemm does not have (integers, half types) get a loop kernel.
+ * SPDX-License-Identifier: MIT */
+#include "passes/lower_internal.h"
+
+static const Loc *operand_loc(Lower *l, const FuseOperand *o)
+{
+    const Loc *loc = lower_loc(l, o->val);
+    CHECK(loc);
+    return loc;
+}
+
+static Dim or_zero(Lower *l, Dim d)
+{
+    return d.id ? d : dim_const(l->t, 0);
+}
+
+static GemmOperand gemm_operand(Lower *l, const FuseOperand *o)
+{
+    if (!o->val.node)
+        return (GemmOperand){0};
+    const Loc *loc = operand_loc(l, o);
+    GemmOperand g = {.buf = loc->buf, .rows = or_zero(l, o->rows), .cols = or_zero(l, o->cols)};
+    g.offset = dim_add(l->t, loc->offset, or_zero(l, o->offset));
+    for (int i = 0; i < 2; i++)
+        g.batch[i] = or_zero(l, o->batch[i]);
+    return g;
+}
+
+static DType operand_type(Lower *l, const FuseOperand *o)
+{
+    return val_info(l->p, l->g, o->val)->dtype;
+}
+
+static Guard some_elements(Lower *l, const FuseGemm *f)
+{
+    DimTable *t = l->t;
+    Dim n = dim_mul(t, dim_mul(t, f->m, f->n), dim_mul(t, f->batch[0], f->batch[1]));
+    if (dim_le(t, dim_const(t, 1), n) == YES)
+        return (Guard){0};
+    GuardTerm *g = arena_new(l->a, GuardTerm);
+    *g = (GuardTerm){.kind = G_LT, .a = dim_const(t, 0), .b = n};
+    return (Guard){g, 1};
+}
+
+static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
+{
+    Step *s = lower_step(l, STEP_GEMM, grp->site);
+    s->m = f->m;
+    s->n = f->n;
+    s->k = f->k;
+    for (int i = 0; i < 2; i++)
+        s->batch[i] = f->batch[i].id ? f->batch[i] : dim_const(l->t, 1);
+    s->a = gemm_operand(l, &f->a);
+    s->b = gemm_operand(l, &f->b);
+    s->c = gemm_operand(l, &f->c);
+    s->sum_a = gemm_operand(l, &f->sum_a);
+    s->sum_b = gemm_operand(l, &f->sum_b);
+    s->accumulate = f->accumulate;
+    s->when = some_elements(l, f);
+    s->text = lower_text(l, f->c.val);
+}
+
+/* --- the loop form -------------------------------------------------------------------------------- */
+
+/* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1. */
+static uint32_t product_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols,
+                              const Dim *batch, KMode mode)
+{
+    Lower *l = b->l;
+    const Loc *in = operand_loc(l, o);
+    Loc loc = {.buf = in->buf, .rank = 4};
+    loc.offset = dim_add(l->t, in->offset, or_zero(l, o->offset));
+    const Dim shape[] = {batch[0], batch[1], rows, cols};
+    const Dim stride[] = {o->batch[0], o->batch[1], o->rows, o->cols};
+    for (int i = 0; i < 4; i++) {
+        loc.shape[i] = shape[i].id ? shape[i] : dim_const(l->t, 1);
+        loc.stride[i] = or_zero(l, stride[i]);
+    }
+    return kbuild_param(b, &loc, operand_type(l, o), mode, lower_name(l, o->val));
+}
+
+static KExpr product_load(KBuild *b, uint32_t param, Dim row, Dim col, const Dim *batch, DType t)
+{
+    KExprInfo e = {.kind = KE_LOAD, .type = b->k->params.at[param].dtype, .param = param};
+    e.at[0] = batch[0];
+    e.at[1] = batch[1];
+    e.at[2] = row;
+    e.at[3] = col;
+    return kbuild_cast(b, kernel_expr(b->l->p, b->k, e), t);
+}
+
+static Dim axis_or_zero(KBuild *b, Dim extent, KBlock **block, ForKind kind)
+{
+    DimTable *t = b->l->t;
+    if (!extent.id || dim_is_one(t, extent))
+        return dim_const(t, 0);
+    Symbol axis = kbuild_axis(b, extent);
+    *block = &kbuild_for(b, *block, axis, kind)->body;
+    return dim_of(t, axis);
+}
+
+/* c[m, n] (+)= sum_k a[m, k] * b[k, n]; without `factor`, the sum of a alone. */
+static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const FuseOperand *to,
+                        const FuseOperand *left, const FuseOperand *right)
+{
+    DimTable *t = l->t;
+    KBuild *b = kbuild_begin(l, lower_kernel_name(l, grp), CLASS_REDUCE);
+    DType out = operand_type(l, to), acc_t = dtype_compute(out);
+    Dim one = dim_const(t, 1), m = left ? f->m : one, n = right ? f->n : one, at[2];
+    KBlock *cell = &b->k->body;
+    for (int i = 0; i < 2; i++)
+        at[i] = axis_or_zero(b, left && right ? f->batch[i] : one, &cell, FOR_GRID);
+    Dim row = axis_or_zero(b, m, &cell, FOR_GRID), col = axis_or_zero(b, n, &cell, FOR_GRID);
+    KAcc acc = {.reducer = RED_add, .type = acc_t, .name = kbuild_name(b, (Sym){0}, "sum")};
+    vec_push(l->a, &b->k->accs, acc);
+    kblock_add(l->p, cell, KS_ACC)->acc = 0;
+    KBlock *inner = cell;
+    Dim k = axis_or_zero(b, f->k, &inner, FOR_LANES);
+    KExpr value = {0};
+    if (left)
+        value = product_load(b, product_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at,
+                             acc_t);
+    if (right) {
+        KExpr y = product_load(b, product_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at,
+                               acc_t);
+        value = !left ? y : kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_OP, .type = acc_t,
+                                        .op = OP_mul, .nin = 2, .in = {value, y}});
+    }
+    KStmt *fold = kblock_add(l->p, inner, KS_FOLD);
+    fold->expr = value;
+    kblock_add(l->p, cell, KS_TOTAL)->acc = 0;
+    KExpr sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
+    uint32_t param = product_param(b, to, m, n, f->batch, K_OUT);
+    if (f->accumulate) {
+        b->k->params.at[param].mode = K_INOUT;
+        KExpr old = product_load(b, param, row, col, at, acc_t);
+        sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add,
+                                                  .nin = 2, .in = {old, sum}});
+    }
+    KExpr result = kbuild_cast(b, sum, out);
+    KStmt *s = kblock_add(l->p, cell, KS_STORE);
+    s->param = param;
+    s->expr = result;
+    const Dim where[] = {at[0], at[1], row, col};
+    for (int i = 0; i < 4; i++)
+        s->at[i] = where[i];
+    b->k->lanes = l->o->cuda ? 32 : 1;
+    b->k->teams = l->o->cuda ? 8 : 1;
+    kbuild_end(b, grp->site, lower_text(l, to->val));
+}
+
+static bool has_gemm(Lower *l, const FuseGemm *f)
+{
+    DType t = operand_type(l, &f->a);
+    return (t == DT_f32 || t == DT_f64) && operand_type(l, &f->b) == t &&
+           operand_type(l, &f->c) == t;
+}
+
+void lower_contract(Lower *l, const FuseGroup *grp)
+{
+    for (uint32_t i = 0; i < grp->gemms.n; i++) {
+        const FuseGemm *f = &grp->gemms.at[i];
+        if (has_gemm(l, f)) {
+            gemm_step(l, grp, f);
+            continue;
+        }
+        loop_kernel(l, grp, f, &f->c, &f->a, &f->b);
+        if (f->sum_a.val.node)
+            loop_kernel(l, grp, f, &f->sum_a, &f->a, NULL);
+        if (f->sum_b.val.node)
+            loop_kernel(l, grp, f, &f->sum_b, NULL, &f->b);
+    }
+}

@@ -1,0 +1,112 @@
+/* lower_copy.c: constants that fill a buffer, copies, and prints. SPDX-License-Identifier: MIT */
+#include "passes/lower_internal.h"
+
+#include <string.h>
+
+uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype)
+{
+    DimTable *t = l->t;
+    const Buffer *b = &l->h->buffers.at[loc->buf];
+    Dim whole = dim_product(t, b->shape, b->rank), part = dim_product(t, loc->shape, loc->rank);
+    CHECK(loc_is_row_major(t, loc));
+    if (dim_same(whole, part) && dim_is_zero(t, loc->offset))
+        return loc->buf;
+    uint32_t piece = lower_buffer(l, b->kind, b->name, dtype, loc->shape, loc->rank);
+    Buffer *p = &l->h->buffers.at[piece];
+    p->slot = l->h->buffers.at[loc->buf].slot;
+    p->of = loc->buf;
+    p->offset = loc->offset;
+    return piece;
+}
+
+static void copy_kernel(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site)
+{
+    DimTable *t = l->t;
+    KBuild *b = kbuild_begin(l, name, CLASS_COPY);
+    KBlock stores = {0};
+    Symbol axes[MAX_RANK];
+    Dim at[MAX_RANK];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < dst->rank; i++) {
+        at[i] = dim_const(t, 0);
+        if (dim_is_one(t, dst->shape[i]))
+            continue;
+        axes[n] = kbuild_axis(b, dst->shape[i]);
+        at[i] = dim_of(t, axes[n++]);
+    }
+    KExprInfo e = {.kind = KE_LOAD, .type = dtype};
+    e.param = kbuild_param(b, src, dtype, K_IN, l->h->buffers.at[src->buf].name);
+    memcpy(e.at, at, dst->rank * sizeof *at);
+    KExpr load = kernel_expr(l->p, b->k, e);
+    uint32_t to = kbuild_param(b, dst, dtype, K_OUT, l->h->buffers.at[dst->buf].name);
+    KStmt *s = kblock_add(l->p, &stores, KS_STORE);
+    s->param = to;
+    s->expr = load;
+    memcpy(s->at, at, dst->rank * sizeof *at);
+    map_finish(b, axes, n, &stores, site, "copy");
+}
+
+void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site)
+{
+    if (!loc_is_row_major(l->t, dst) || !loc_is_row_major(l->t, src)) {
+        copy_kernel(l, dst, src, dtype, name, site);
+        return;
+    }
+    uint32_t to = lower_piece(l, dst, dtype), from = lower_piece(l, src, dtype);
+    Step *s = lower_step(l, STEP_COPY, site);
+    s->dst = to;
+    s->src = from;
+    s->text = sym_text(l->p->cx->names, l->h->buffers.at[to].name);
+}
+
+static void print_step(Lower *l, const Node *n)
+{
+    const Loc *loc = lower_loc(l, n->in[0]);
+    CHECK(loc);
+    DType dtype = val_info(l->p, l->g, n->in[0])->dtype;
+    Loc whole = *loc;
+    if (!loc_is_row_major(l->t, loc)) {
+        uint32_t buf = lower_buffer(l, BUF_TEMP, lower_name(l, n->in[0]), dtype, loc->shape,
+                                    loc->rank);
+        whole = loc_row_major(l->t, buf, dim_const(l->t, 0), loc->shape, loc->rank);
+        lower_copy_loc(l, &whole, loc, dtype, l->h->buffers.at[buf].name, n->site);
+    }
+    uint32_t src = lower_piece(l, &whole, dtype);
+    Step *s = lower_step(l, STEP_PRINT, n->site);
+    s->src = src;
+    s->text = sym_text(l->p->cx->names, (Sym){(uint32_t)node_int(n, ATTR_text)});
+}
+
+/* The constant that is broadcast, as FILL takes it. */
+static bool fill_value(const Lower *l, Val v, double *value)
+{
+    const Node *n = graph_node(l->g, v);
+    while (n->op == OP_broadcast || n->op == OP_reshape)
+        n = graph_node(l->g, n->in[0]);
+    if (n->op != OP_const)
+        return false;
+    DType t = val_info(l->p, l->g, v)->dtype;
+    *value = dtype_is_float(t) ? node_f64(n, ATTR_value) : (double)node_int(n, ATTR_value);
+    return true;
+}
+
+void lower_copy(Lower *l, const FuseGroup *grp)
+{
+    const FuseRoot *r = &grp->roots.at[0];
+    const Node *n = graph_node(l->g, r->val);
+    double value;
+    if (n->op == OP_print) {
+        print_step(l, n);
+        return;
+    }
+    const Loc *loc = lower_loc(l, r->val);
+    if (!loc || !loc_is_row_major(l->t, loc) || !fill_value(l, r->val, &value)) {
+        lower_map(l, grp);
+        return;
+    }
+    uint32_t dst = lower_piece(l, loc, val_info(l->p, l->g, r->val)->dtype);
+    Step *s = lower_step(l, STEP_FILL, grp->site);
+    s->dst = dst;
+    s->value = value;
+    s->text = lower_text(l, r->val);
+}

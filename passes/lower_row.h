@@ -1,0 +1,47 @@
+/* lower_row.h: parts of row kernels that split reductions use too. SPDX-License-Identifier: MIT */
+#ifndef TENON_LOWER_ROW_H
+#define TENON_LOWER_ROW_H
+
+#include "passes/lower_internal.h"
+
+/* One pass over a row and what stands around it. */
+typedef struct {
+    KBlock before, fold, behind; /* row stores; folds and stores in the loops; results */
+    VEC(uint32_t) accs;
+} RowPhase;
+
+typedef struct {
+    KBuild *b;
+    const FuseGroup *grp;
+    LoopDomain d;
+    uint32_t *acc; /* by root: accumulator + 1 */
+    RowPhase *phase;
+    uint32_t nphases;
+} Row;
+
+typedef struct {
+    Symbol kept[FUSE_AXES], reduced[FUSE_AXES];
+    uint32_t nkept, nreduced;
+    bool columns; /* the innermost axis is kept */
+} RowAxes;
+
+typedef struct {
+    ForKind outer, inner; /* of the loops over reduced axes */
+    bool grid_lanes, teams, over_block;
+} RowSched;
+
+uint32_t row_acc(KBuild *b, const FuseRoot *r);
+void row_fold(KBuild *b, KBlock *block, const FuseGroup *grp, const FuseRoot *r,
+              const LoopDomain *d, uint32_t acc);
+void row_result_index(KBuild *b, const FuseGroup *grp, const FuseRoot *r, const LoopDomain *d,
+                      Dim *at);
+void row_split_axes(const FuseGroup *grp, const LoopDomain *d, RowAxes *x);
+void sched_row(KBuild *b, const RowAxes *x, RowSched *s);
+KBlock *row_grid(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s);
+KBlock *row_loops(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s);
+void row_total(KBuild *b, KBlock *block, uint32_t acc, const RowSched *s);
+void block_append(Lower *l, KBlock *to, const KBlock *from);
+/** The group as one kernel; its step. */
+Step *lower_rows(Lower *l, const FuseGroup *grp);
+
+#endif
