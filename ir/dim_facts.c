@@ -158,24 +158,43 @@ static Dim replace_atom(DimTable *t, Dim d, const Atom *atom, Dim to)
     return r;
 }
 
-/* Every symbol with a fact beyond "s >= 0" written by its stand-in: d in terms of k's >= 0. */
+typedef struct {
+    DimSubst map[16];
+    uint32_t n;
+} Hidden;
+
+/* Adds the stand-ins of the symbols of d that have a fact beyond "s >= 0". */
+static void hide(DimTable *t, Dim d, Hidden *h)
+{
+    const Poly p = *poly(t, d);
+    for (uint32_t i = 0; i < p.n; i++)
+        for (uint32_t k = 0; k < p.terms[i].n; k++) {
+            const Atom *a = &p.terms[i].factors[k].atom;
+            if (a->kind != ATOM_SYMBOL) {
+                hide(t, a->a, h);
+                hide(t, a->b, h);
+                continue;
+            }
+            const SymbolInfo *s = &t->symbols.at[a->symbol.id & ~HIDDEN];
+            if (a->symbol.id & HIDDEN || s->kind == SYM_AXIS || s->lo == INT64_MIN)
+                continue;
+            const int64_t base = hidden_base(s), div = s->div > 1 ? s->div : 1;
+            bool done = (base == 0 && div == 1) || base > s->hi || h->n == ARRAY_LEN(h->map);
+            for (uint32_t m = 0; m < h->n; m++)
+                done |= h->map[m].from.id == a->symbol.id;
+            if (done)
+                continue;
+            const Dim x = dim_mul(t, dim_of(t, (Symbol){a->symbol.id | HIDDEN}), dim_const(t, div));
+            h->map[h->n++] = (DimSubst){a->symbol, dim_add(t, x, dim_const(t, base))};
+        }
+}
+
+/* d in terms of stand-ins, all of which are >= 0. */
 static Dim expand(DimTable *t, Dim d)
 {
-    DimSubst map[16];
-    uint32_t n = 0;
-    const uint64_t in = poly(t, d)->symbols;
-    for (uint32_t id = 1; id < t->symbols.n && n < ARRAY_LEN(map); id++) {
-        const SymbolInfo *s = &t->symbols.at[id];
-        if (!(in & 1ull << (id & 63)) || s->kind == SYM_AXIS || s->lo == INT64_MIN)
-            continue;
-        const int64_t base = hidden_base(s), div = s->div > 1 ? s->div : 1;
-        if ((base == 0 && div == 1) || base > s->hi || !dim_mentions(t, d, (Symbol){id}))
-            continue;
-        Dim k = dim_of(t, (Symbol){id | HIDDEN});
-        k = dim_add(t, dim_mul(t, k, dim_const(t, div)), dim_const(t, base));
-        map[n++] = (DimSubst){{id}, k};
-    }
-    return dim_substitute(t, d, map, n);
+    Hidden h = {.n = 0};
+    hide(t, d, &h);
+    return dim_substitute(t, d, h.map, h.n);
 }
 
 /* The axis of the highest number that stands in a term with power 1. */
