@@ -281,6 +281,7 @@ struct Elab {
     VEC(Import *) imports;
 
     Frame *frame;
+    Frame root_frame;     /* of what is traced: the graph itself */
     int depth;
     int64_t steps;        /* statements run, to stop endless programs */
     Capture *capture;

@@ -356,9 +356,11 @@ static bool leave(Elab *e, FnCall *c, const Scope *entry, Body *b, Value *out)
         }
     }
     uint32_t n = b->values.n;
+    bool ok = true, named = false;
     for (uint32_t i = 0; i < n; i++)
-        if (is_poison(&b->values.at[i]))
-            return false;
+        ok &= !is_poison(&b->values.at[i]);
+    if (!ok && n == 1)
+        return false; /* perhaps a list that could not be made: not counted */
     if (ast->results.n && n != ast->results.n) {
         Diag *d = elab_error(e, DIAG_unpack, b->returned ? b->return_at : ast->results_at,
                              "%s gives %u value%s, declared are %u", c->who, n, n == 1 ? "" : "s",
@@ -372,7 +374,6 @@ static bool leave(Elab *e, FnCall *c, const Scope *entry, Body *b, Value *out)
     Env env = c->env;
     env.scope = types;
     Sym *names = arena_array(e->a, Sym, n);
-    bool ok = true, named = false;
     for (uint32_t i = 0; i < ast->results.n; i++) {
         ok &= check_result(e, c, &ast->results.at[i], &env, &b->values.at[i], b->at.at[i]);
         names[i] = ast->results.at[i].name.sym;
@@ -571,6 +572,10 @@ static int row_place(Elab *e, const Builtin *b, const RowParam *p, uint32_t n, c
 
 Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, Span at)
 {
+    if (b->fn == builtin_unsupported) {
+        elab_unsupported(e, at, "%s", b->name);
+        return v_poison();
+    }
     RowParam p[16];
     Value value[16];
     Span value_at[16];

@@ -176,7 +176,10 @@ Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training
     e->training = training;
     e->drew = false;
     e->capture = NULL;
-    e->frame = NULL;
+    const char *called = sym(e, method);
+    e->root_frame = (Frame){.name = called,
+                            .chain = hash_bytes(HASH_START, called, strlen(called))};
+    e->frame = &e->root_frame;
     e->depth = 0;
     e->float_type = e->base_float;
     return g;

@@ -459,11 +459,11 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     *inst = (Instance){.module = module, .building = true, .dtype = e->float_type,
                        .id = ++e->ninstances, .at = at};
     int before = diag_errors(e->diags);
-    Frame frame;
-    push_frame(e, &frame, who, at, d->name.at, (Sym){0});
     State *outer = e->making_state;
     e->making_state = NULL;
     bool ok = configure(e, inst, who, args, at);
+    Frame frame;
+    push_frame(e, &frame, who, at, d->name.at, (Sym){0});
     if (ok) {
         Maker k = {.e = e, .inst = inst};
         Env env = {.file = module->file, .inst = inst, .scope = scope_push(e, NULL), .body = true};

@@ -314,7 +314,7 @@ static bool in_std(Elab *e, Span at)
 static Span user_place(Elab *e, Span at, const Frame **from)
 {
     const Frame *f = e->frame;
-    while (f && in_std(e, at)) {
+    while (f && f->call_at.file && in_std(e, at)) {
         at = f->call_at;
         *from = f;
         f = f->up;

@@ -146,6 +146,29 @@ static bool define_value(Elab *e, FileEnv *f, const Define *d, Value *out)
     return !is_poison(out);
 }
 
+/* Whether a module has a config value, or a method of one a size, of this name. */
+static bool define_fits(Elab *e, const FileEnv *f, Sym name)
+{
+    for (uint32_t i = 0; i < f->ast->decls.n; i++) {
+        const AstDecl *d = f->ast->decls.at[i];
+        if (d->kind != DECL_module)
+            continue;
+        for (uint32_t k = 0; k < d->params.n; k++)
+            if (sym_eq(d->params.at[k].name.sym, name))
+                return true;
+        for (uint32_t k = 0; k < d->body.n; k++) {
+            const AstFn *fn = d->body.at[k]->kind == ST_fn ? d->body.at[k]->fn : NULL;
+            for (uint32_t j = 0; fn && j < fn->params.n; j++) {
+                const AstType *t = fn->params.at[j].type;
+                for (uint32_t x = 0; t && x < t->dims.n; x++)
+                    if (expr_uses(t->dims.at[x], name))
+                        return true;
+            }
+        }
+    }
+    return e->o->instantiate != NULL; /* a module of another file */
+}
+
 /* A definition changes a const of the file, a config value of the model, or fixes a size. */
 static void apply_defines(Elab *e, FileEnv *f)
 {
@@ -160,6 +183,10 @@ static void apply_defines(Elab *e, FileEnv *f)
             g->lazy = LAZY_no;
             continue;
         }
+        if (!define_fits(e, f, name))
+            diag_report(e->diags, DIAG_unknown_name, (Span){0},
+                        "-D %s: no const, config value or size has this name",
+                        e->o->defines[i].name);
         vec_push(e->a, &e->defined, ((SizeBinding){.name = name, .value = v}));
     }
 }
