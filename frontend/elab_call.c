@@ -35,12 +35,19 @@ void pop_frame(Elab *e)
 
 /* ---- binding ---- */
 
-static int find_param(const AstParams *params, Sym name)
+/* `dim` and `axis` are one word, unless a function has both. */
+static int find_param(const Elab *e, const AstParams *params, Sym name)
 {
-    for (uint32_t i = 0; i < params->n; i++)
+    const bool is_axis = sym_eq(name, e->word.axis), is_dim = sym_eq(name, e->word.dim);
+    int other = -1;
+    for (uint32_t i = 0; i < params->n; i++) {
         if (sym_eq(params->at[i].name.sym, name))
             return (int)i;
-    return -1;
+        if ((is_axis && sym_eq(params->at[i].name.sym, e->word.dim)) ||
+            (is_dim && sym_eq(params->at[i].name.sym, e->word.axis)))
+            other = (int)i;
+    }
+    return other;
 }
 
 static void note_definition(Elab *e, Diag *d, const char *who, Span def_at)
@@ -76,7 +83,7 @@ bool bind_args(Elab *e, const char *who, Span def_at, const AstParams *params, c
     }
     for (uint32_t i = 0; i < args->n; i++) {
         const Arg *a = &args->at[i];
-        int k = a->name.sym.id ? find_param(params, a->name.sym) : (int)npos++;
+        int k = a->name.sym.id ? find_param(e, params, a->name.sym) : (int)npos++;
         if (a->name.sym.id && k < 0) {
             unknown_param(e, who, def_at, params, a);
             ok = false;
