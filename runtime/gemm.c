@@ -11,7 +11,7 @@
 #include "runtime/gemm.h"
 
 #include "runtime/dtype.h"
-#include "runtime/gemm_kernels.h"
+#include "runtime/gemm_internal.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -31,39 +31,6 @@ enum {
     PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
     CELL_FLOPS = 1000000 /* some 10 microseconds: worth another thread */
 };
-
-typedef struct {
-    tn__gemm_args g; /* c is not transposed: its columns are the vectors */
-    const tn__gemm_kernels *kernels;
-    int64_t size, c_size;    /* bytes of an element */
-    bool narrow;             /* 16-bit a and b */
-    int64_t rows, m_cells;   /* rows of a cell; cells in a column */
-    int64_t panels, n_cells; /* panels of a cell; cells in a row */
-    int64_t products;        /* cells that are products; then those of sum_a, then of sum_b */
-    int64_t sum_a_cells, sum_b_cells; /* for each batch index */
-} Work;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t batches(const tn__gemm_args *g)
-{
-    return g->batch[0] * g->batch[1] * g->batch[2];
-}
-
-static void *at_batch(const tn__gemm_args *g, const tn__gemm_operand *o, int64_t size, int64_t i)
-{
-    const int64_t i2 = i % g->batch[2], i1 = i / g->batch[2] % g->batch[1],
-                  i0 = i / g->batch[2] / g->batch[1];
-    return (char *)o->data + size * (i0 * o->batch[0] + i1 * o->batch[1] + i2 * o->batch[2]);
-}
 
 static inline float load(int dtype, const void *p, int64_t i)
 {
@@ -119,7 +86,7 @@ static void widen(int dtype, float *to, int64_t width, const void *from, int64_t
 }
 
 /* Between c and its buffer, whose rows are `width` long. */
-static void fetch_c(const Work *w, const char *c, void *temp, int64_t width, int64_t m, int64_t n)
+void tn__gemm_fetch(const Work *w, const char *c, void *temp, int64_t width, int64_t m, int64_t n)
 {
     const tn__gemm_operand *o = &w->g.c;
     const int64_t rows = o->rows, cols = o->cols;
@@ -133,7 +100,7 @@ static void fetch_c(const Work *w, const char *c, void *temp, int64_t width, int
         }
 }
 
-static void put_c(const Work *w, char *c, const void *temp, int64_t width, int64_t m, int64_t n)
+void tn__gemm_put(const Work *w, char *c, const void *temp, int64_t width, int64_t m, int64_t n)
 {
     const int64_t rows = w->g.c.rows, cols = w->g.c.cols;
     if (w->g.dtype == TN_F64) {
@@ -196,7 +163,7 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
         p.c = temp;
         p.c_m = width;
         if (g->accumulate)
-            fetch_c(w, c, temp, width, m, cols);
+            tn__gemm_fetch(w, c, temp, width, m, cols);
     }
     int64_t k = 0;
     do {
@@ -213,7 +180,7 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
         k += KB;
     } while (k < g->k);
     if (!direct)
-        put_c(w, c, temp, width, m, cols);
+        tn__gemm_put(w, c, temp, width, m, cols);
 }
 
 static void product_cell(const Work *w, int64_t cell)
@@ -365,15 +332,22 @@ static void transpose(tn__gemm_args *g)
     g->sum_b = transposed(sum_a);
 }
 
-/* Whether it is cheaper to have rows of c as vectors. What it costs beside the products: packing b
- * (twice as much when its rows are not neighbours), and c through a buffer. */
-static bool wants_transpose(const tn__gemm_args *g)
+/* What a product costs beside the multiplications, in copied numbers: b, twice as much when its rows
+ * are not neighbours, nothing when it is used in place; c, when it goes through a buffer. */
+static int64_t side_cost(int64_t m, int64_t n, int64_t k, int64_t b_cols, int64_t c_cols, int mr)
 {
-    const int64_t pack_b =
-        g->k * g->n * (g->b.cols == 1 ? 1 : 2) + (g->c.cols == 1 ? 0 : 2) * g->m * g->n;
-    const int64_t pack_a =
-        g->k * g->m * (g->a.rows == 1 ? 1 : 2) + (g->c.rows == 1 ? 0 : 2) * g->m * g->n;
-    return g->m >= 8 ? pack_a < pack_b : false;
+    const int64_t b = b_cols != 1 ? 2 * k * n : m <= 3 * mr ? 0 : k * n;
+    return b + (c_cols == 1 ? 0 : 2 * m * n);
+}
+
+static bool wants_transpose(const Work *w)
+{
+    const tn__gemm_args *g = &w->g;
+    const int mr = w->kernels->mr;
+    if (tn__gemm_is_large(w)) /* both are copied in any case */
+        return g->c.rows == 1 && g->c.cols != 1;
+    return side_cost(g->n, g->m, g->k, g->a.rows, g->c.rows, mr) <
+           side_cost(g->m, g->n, g->k, g->b.cols, g->c.cols, mr);
 }
 
 /* Cells: enough for all threads, none too small. */
@@ -423,18 +397,21 @@ int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor mo
         return 0;
     g->sum_a.rows = g->sum_a.rows ? g->sum_a.rows : g->sum_a.cols;
     g->sum_b.cols = g->sum_b.cols ? g->sum_b.cols : g->sum_b.rows;
-    if (wants_transpose(g))
-        transpose(g);
     w.kernels = kernels_for(g->dtype, most);
+    if (wants_transpose(&w))
+        transpose(g);
     w.size = (int64_t)tn__dtype_size(g->dtype);
     w.c_size = (int64_t)tn__dtype_size(g->c_dtype);
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
-    if (g->m && g->n)
+    const bool done = tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
+    if (g->m && g->n && !done)
         plan_cells(&w, flops < 2 * CELL_FLOPS ? 1 : tn__pool_threads(pool));
     else { /* sums only */
         w.sum_a_cells = g->sum_a.data ? divide_up(g->m, SUMS) : 0;
         w.sum_b_cells = g->sum_b.data ? divide_up(g->n, SUMS) : 0;
     }
+    if (done && !w.sum_a_cells && !w.sum_b_cells)
+        return 0;
     const int64_t cells = w.products + (w.sum_a_cells + w.sum_b_cells) * batches(g);
     const double each = flops / (double)(cells ? cells : 1);
     const int64_t grain = flops < 2 * CELL_FLOPS ? cells : (int64_t)(CELL_FLOPS / (each + 1.0));

@@ -21,6 +21,9 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
         row[i] = a + (4 * i < rows ? 4 * i : 0) * a_m;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
+        __builtin_prefetch(c + i * c_m, 1);
+        if (vectors > 1)
+            __builtin_prefetch(c + i * c_m + 2 * LANES - 1, 1);
         acc[i][0] = ZERO();
         acc[i][1] = ZERO();
     }

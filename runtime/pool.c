@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,9 +25,10 @@ enum {
 
 /* The state word: an even counter of works in the upper half, then whether the current one is open,
  * and the number of threads that have joined it. */
-#define OPEN   UINT64_C(0x80000000)
-#define JOINED UINT64_C(0x7fffffff)
-#define ROUND  UINT64_C(0x100000000)
+#define OPEN       UINT64_C(0x80000000)
+#define JOINED     UINT64_C(0x7fffffff)
+#define LARGE_PAGE ((size_t)2 << 20) /* bytes of a large page */
+#define ROUND      UINT64_C(0x100000000)
 
 typedef struct {
     _Alignas(LINE) atomic_int_least64_t next; /* first cell of this share that nobody took */
@@ -38,6 +40,11 @@ typedef struct {
     int index;
     pthread_t thread;
 } Worker;
+
+/* In front of the memory that is handed out. */
+typedef struct {
+    _Alignas(LINE) size_t bytes;
+} Kept;
 
 struct tn__pool {
     _Alignas(LINE) atomic_uint_least64_t state;
@@ -53,7 +60,8 @@ struct tn__pool {
     pthread_mutex_t busy;
     pthread_mutex_t lock; /* sleep and wake */
     pthread_cond_t work, idle;
-    atomic_bool waiting; /* the caller sleeps until nobody is joined */
+    atomic_bool waiting;  /* the caller sleeps until nobody is joined */
+    _Atomic(Kept *) kept; /* memory that nobody uses */
 };
 
 static void relax(void)
@@ -221,6 +229,7 @@ static void stop(tn__pool *p, int started)
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < started; i++)
         pthread_join(p->workers[i].thread, NULL);
+    free(atomic_load(&p->kept));
     pthread_cond_destroy(&p->idle);
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->lock);
@@ -248,6 +257,7 @@ tn__pool *tn__pool_create(int threads)
     }
     for (int i = 0; i < threads; i++)
         atomic_init(&p->shares[i].next, 0);
+    atomic_init(&p->kept, NULL);
     atomic_init(&p->state, 0);
     atomic_init(&p->sleepers, 0);
     atomic_init(&p->quit, false);
@@ -275,4 +285,31 @@ void tn__pool_destroy(tn__pool *p)
 int tn__pool_threads(const tn__pool *p)
 {
     return p ? p->threads : 1;
+}
+
+void *tn__pool_take(tn__pool *p, size_t bytes)
+{
+    Kept *k = p ? atomic_exchange(&p->kept, NULL) : NULL;
+    if (!k || k->bytes < bytes) {
+        free(k);
+        if (bytes > PTRDIFF_MAX)
+            return NULL;
+        const size_t unit = bytes < LARGE_PAGE ? (size_t)LINE : LARGE_PAGE; /* of size and place */
+        const size_t whole = (bytes + LINE + unit - 1) / unit * unit;
+        k = aligned_alloc(unit, whole);
+        if (!k)
+            return NULL;
+#ifdef MADV_HUGEPAGE
+        if (unit == LARGE_PAGE)
+            (void)madvise(k, whole, MADV_HUGEPAGE); /* large strides meet few pages */
+#endif
+        k->bytes = bytes;
+    }
+    return k + 1;
+}
+
+void tn__pool_give(tn__pool *p, void *memory)
+{
+    Kept *k = memory ? (Kept *)memory - 1 : NULL;
+    free(p ? atomic_exchange(&p->kept, k) : k);
 }

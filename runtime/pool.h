@@ -3,6 +3,7 @@
 #ifndef TENON_RUNTIME_POOL_H
 #define TENON_RUNTIME_POOL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct tn__pool tn__pool;
@@ -26,5 +27,11 @@ int tn__pool_threads(const tn__pool *pool);
  * or when the pool is at work for somebody else (fn itself, or another thread). Results must not
  * depend on how cells are grouped. */
 void tn__pool_run(tn__pool *pool, tn__pool_fn *fn, void *ctx, int64_t cells, int64_t grain);
+
+/** Memory for one piece of work, aligned to 64 bytes, with anything in it; kept by the pool from
+ * one use to the next, so that repeated work allocates nothing. NULL: none to be had. Give it back.
+ */
+void *tn__pool_take(tn__pool *pool, size_t bytes);
+void tn__pool_give(tn__pool *pool, void *memory);
 
 #endif

@@ -130,6 +130,27 @@ static void test_two_callers(void **state)
     tn__pool_destroy(p);
 }
 
+static void test_memory(void **state)
+{
+    (void)state;
+    tn__pool *p = tn__pool_create(2);
+    char *const a = tn__pool_take(p, 1000), *const b = tn__pool_take(p, 3 << 20);
+    assert_true(a && b && (uintptr_t)a % 64 == 0 && (uintptr_t)b % 64 == 0);
+    memset(a, 1, 1000);
+    memset(b, 2, 3 << 20);
+    tn__pool_give(p, b);
+    assert_ptr_equal(tn__pool_take(p, 500000), b); /* kept, and large enough */
+    tn__pool_give(p, a);
+    tn__pool_give(p, b);
+    assert_null(tn__pool_take(p, SIZE_MAX - 100));
+    void *const alone = tn__pool_take(NULL, 10);
+    assert_non_null(alone);
+    tn__pool_give(NULL, alone);
+    tn__pool_give(p, NULL);
+    tn__pool_give(p, tn__pool_take(p, 100)); /* freed with the pool */
+    tn__pool_destroy(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +158,7 @@ int main(void)
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_steps_in_a_row),
         cmocka_unit_test(test_two_callers),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,53 @@
+/* gemm_internal.h: shared by the two ways to multiply. SPDX-License-Identifier: MIT */
+#ifndef TENON_RUNTIME_GEMM_INTERNAL_H
+#define TENON_RUNTIME_GEMM_INTERNAL_H
+
+#include "runtime/gemm_kernels.h"
+
+#include <stdbool.h>
+
+typedef struct {
+    tn__gemm_args g; /* c is not transposed: its columns are the vectors */
+    const tn__gemm_kernels *kernels;
+    int64_t size, c_size;    /* bytes of an element */
+    bool narrow;             /* 16-bit a and b */
+    int64_t rows, m_cells;   /* rows of a cell; cells in a column */
+    int64_t panels, n_cells; /* panels of a cell; cells in a row */
+    int64_t products;        /* cells that are products; then those of sum_a, then of sum_b */
+    int64_t sum_a_cells, sum_b_cells; /* for each batch index */
+} Work;
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t batches(const tn__gemm_args *g)
+{
+    return g->batch[0] * g->batch[1] * g->batch[2];
+}
+
+/** Where the matrix of a batch index begins. */
+static inline void *at_batch(const tn__gemm_args *g, const tn__gemm_operand *o, int64_t size,
+                             int64_t i)
+{
+    const int64_t i2 = i % g->batch[2], i1 = i / g->batch[2] % g->batch[1],
+                  i0 = i / g->batch[2] / g->batch[1];
+    return (char *)o->data + size * (i0 * o->batch[0] + i1 * o->batch[1] + i2 * o->batch[2]);
+}
+
+/** Between m x n elements of c and a buffer of rows of `width`, zero beyond n. */
+void tn__gemm_fetch(const Work *w, const char *c, void *temp, int64_t width, int64_t m, int64_t n);
+void tn__gemm_put(const Work *w, char *c, const void *temp, int64_t width, int64_t m, int64_t n);
+
+/** Whether the way of gemm_large.c suits this product. */
+bool tn__gemm_is_large(const Work *w);
+/** The products (not the sums). False: no memory, nothing done. */
+bool tn__gemm_large(const Work *w, tn__pool *pool);
+
+#endif
