@@ -34,7 +34,7 @@ int attr_index(Op op, AttrName name);
 /** "param", "hyper", ...; "method", "step", ... */
 const char *slot_kind_text(SlotKind kind);
 const char *graph_kind_text(GraphKind kind);
-enum { SLOT_KINDS = SLOT_CALLS + 1, GRAPH_KINDS = GRAPH_DEF + 1 };
+enum { SLOT_KINDS = SLOT_CALLS + 1, GRAPH_KINDS = GRAPH_CHECK + 1 };
 
 /** Attributes that the result type (or the rank) gives are not printed. */
 typedef enum { SHOWN, FROM_SHAPE, FROM_DTYPE, ALL_ZERO, ALL_ONE } AttrDefault;

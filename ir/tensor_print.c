@@ -34,7 +34,7 @@ const char *graph_kind_text(GraphKind kind)
 {
     static const char *const names[GRAPH_KINDS] = {
         "method", "training", "forward_train", "backward", "grad", "step",
-        "update", "init",     "test",          "body",     "def"};
+        "update", "init",     "test",          "body",     "def", "check"};
     return names[kind];
 }
 
@@ -109,30 +109,42 @@ static const char *clean(Arena *a, const char *hint)
     return isdigit((unsigned char)*s) ? arena_printf(a, "_%s", s) : s;
 }
 
+static void name_node(Printer *q, Arena *a, Interner *seen, uint32_t *known, uint32_t id,
+                      uint32_t number)
+{
+    const char *hint = sym_text(q->p->cx->names, q->g->nodes.at[id].hint);
+    if (!*hint) {
+        q->names[id] = arena_printf(a, "%u", number);
+        return;
+    }
+    const char *base = clean(a, hint), *name = base;
+    const Sym s = sym_of(seen, name);
+    if (s.id <= *known)
+        for (int k = 2; is_taken(q, q->g->nodes.n, name); k++)
+            name = arena_printf(a, "%s_%d", base, k);
+    const Sym final = sym_of(seen, name);
+    *known = final.id > *known ? final.id : *known;
+    q->names[id] = name;
+}
+
 static void name_nodes(Printer *q, const bool *shown)
 {
     Arena *a = q->p->cx->scratch;
     q->names = arena_array(a, const char *, q->g->nodes.n);
     Interner *seen = intern_create(a); /* is a name taken: a cheap first test */
     uint32_t known = 0;
-    for (uint32_t id = 1, number = 0; id < q->g->nodes.n; id++) {
-        if (!shown[id])
-            continue;
-        number++;
-        const char *hint = sym_text(q->p->cx->names, q->g->nodes.at[id].hint);
-        if (!*hint) {
-            q->names[id] = arena_printf(a, "%u", number);
-            continue;
-        }
-        const char *base = clean(a, hint), *name = base;
-        const Sym s = sym_of(seen, name);
-        if (s.id <= known)
-            for (int k = 2; is_taken(q, id, name); k++)
-                name = arena_printf(a, "%s_%d", base, k);
-        const Sym final = sym_of(seen, name);
-        known = final.id > known ? final.id : known;
-        q->names[id] = name;
+    /* parameters are read first, whatever their place among the nodes */
+    uint32_t *order = arena_array(a, uint32_t, q->g->nodes.n), n = 0;
+    bool *listed = arena_array(a, bool, q->g->nodes.n);
+    for (uint32_t i = 0; i < q->g->params.n; i++) {
+        order[n++] = q->g->params.at[i].val.node;
+        listed[q->g->params.at[i].val.node] = true;
     }
+    for (uint32_t id = 1; id < q->g->nodes.n; id++)
+        if (shown[id] && !listed[id])
+            order[n++] = id;
+    for (uint32_t i = 0; i < n; i++)
+        name_node(q, a, seen, &known, order[i], i + 1);
 }
 
 static void print_val(const Printer *q, Val v)
