@@ -35,19 +35,23 @@ void pop_frame(Elab *e)
 
 /* ---- binding ---- */
 
-/* `dim` and `axis` are one word, unless a function has both. */
-static int find_param(const Elab *e, const AstParams *params, Sym name)
+static int find_param(const AstParams *params, Sym name)
 {
-    const bool is_axis = sym_eq(name, e->word.axis), is_dim = sym_eq(name, e->word.dim);
-    int other = -1;
-    for (uint32_t i = 0; i < params->n; i++) {
+    for (uint32_t i = 0; i < params->n; i++)
         if (sym_eq(params->at[i].name.sym, name))
             return (int)i;
-        if ((is_axis && sym_eq(params->at[i].name.sym, e->word.dim)) ||
-            (is_dim && sym_eq(params->at[i].name.sym, e->word.axis)))
-            other = (int)i;
-    }
-    return other;
+    return -1;
+}
+
+/* The parameter that an argument names: `dim` and `axis` are one word, unless there are both. */
+static int find_named(const Elab *e, const AstParams *params, Sym name)
+{
+    int i = find_param(params, name);
+    if (i < 0 && sym_eq(name, e->word.dim))
+        i = find_param(params, e->word.axis);
+    if (i < 0 && sym_eq(name, e->word.axis))
+        i = find_param(params, e->word.dim);
+    return i;
 }
 
 static void note_definition(Elab *e, Diag *d, const char *who, Span def_at)
@@ -83,7 +87,7 @@ bool bind_args(Elab *e, const char *who, Span def_at, const AstParams *params, c
     }
     for (uint32_t i = 0; i < args->n; i++) {
         const Arg *a = &args->at[i];
-        int k = a->name.sym.id ? find_param(e, params, a->name.sym) : (int)npos++;
+        int k = a->name.sym.id ? find_named(e, params, a->name.sym) : (int)npos++;
         if (a->name.sym.id && k < 0) {
             unknown_param(e, who, def_at, params, a);
             ok = false;
