@@ -752,7 +752,7 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out
     Signature s = signature(&c, sb_text(&body), sizes, nsizes);
     kernel_comment(p, k, number, out);
     t->e = (Emit){.out = out};
-    emit_line(&t->e, "TN_KERNEL static void %s(%s)", name, sb_text(&s.params));
+    emit_function(&t->e, arena_printf(t->a, "TN_KERNEL static void %s", name), sb_text(&s.params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");

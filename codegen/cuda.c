@@ -53,8 +53,9 @@ static void print_check(Cuda *c, const KStmt *s)
         const GuardTerm *g = &s->pred.at[i];
         if (g->kind != G_LT || !dim_mentions_kind(cuda_dims(c), g->a, SYM_LOADED))
             continue;
+        const char *cast = ktext_is_wide(t, g->b) ? "(int)" : "";
         emit_line(&t->e, "error[1] = (int)%s;", ktext_dim_at(t, g->a, PREC_UNARY));
-        emit_line(&t->e, "error[2] = (int)%s;", ktext_dim_at(t, g->b, PREC_UNARY));
+        emit_line(&t->e, "error[2] = %s%s;", cast, ktext_dim_at(t, g->b, PREC_UNARY));
         break;
     }
     emit_close(&t->e, "");
@@ -158,6 +159,30 @@ static void declare_keeps(Cuda *c)
     }
 }
 
+/* A body that prints as one line: its loop needs no braces. */
+static bool is_bare(const Cuda *c, const KBlock *b)
+{
+    return b->n == 1 && (b->at[0].kind == KS_FOLD || b->at[0].kind == KS_KEEP ||
+                         (b->at[0].kind == KS_STORE && c->in_lanes && !writer(c)));
+}
+
+/* The loop's head has been printed with its brace; closes it, or takes the brace away. */
+static void open_body(Cuda *c, const KBlock *b)
+{
+    if (!is_bare(c, b))
+        return;
+    c->t.e.out->n -= 3;
+    sb_putc(c->t.e.out, '\n');
+}
+
+static void close_body(Cuda *c, bool bare)
+{
+    if (bare)
+        emit_out(&c->t.e);
+    else
+        emit_close(&c->t.e, "");
+}
+
 /* --- loops --------------------------------------------------------------------------------------- */
 
 static bool expr_in_registers(const KText *t, KExpr e)
@@ -248,23 +273,32 @@ static void print_lanes(Cuda *c, const KStmt *s)
     const char *first = c->lanes > 1 ? arena_printf(t->a, "%sthreadIdx.x", scale) : "0";
     if (!zero)
         first = c->lanes > 1 ? arena_printf(t->a, "%s + %s", lo, first) : lo;
-    if (fixed && extent <= share) { /* at most once: its name stays in scope of the block */
-        emit_open(&t->e, "{");
+    if (fixed && extent <= share) { /* at most once */
+        bool block = c->lane_loops > 1;
+        if (block)
+            emit_open(&t->e, "{");
         emit_line(&t->e, "const %s %s = %s;", type, name, first);
         if (extent < share)
             emit_open(&t->e, "if (%s < %s) {", name, end);
         print_lane_body(c, s, width, "0");
         if (extent < share)
             emit_close(&t->e, "");
-        emit_close(&t->e, "");
+        if (block)
+            emit_close(&t->e, "");
         return;
     }
     emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %" PRId64 ") {", type, name, first, name, end,
               name, share);
+    bool was = c->in_lanes;
+    c->in_lanes = true;
+    bool bare = width == 1 && is_bare(c, &s->body);
+    if (bare)
+        open_body(c, &s->body);
+    c->in_lanes = was;
     c->loops++;
     print_lane_body(c, s, width, "0");
     c->loops--;
-    emit_close(&t->e, "");
+    close_body(c, bare);
 }
 
 static void print_serial(Cuda *c, const KStmt *s)
@@ -291,10 +325,12 @@ static void print_serial(Cuda *c, const KStmt *s)
     }
     c->in_teams = was || over_teams;
     c->loops++;
+    bool bare = is_bare(c, &s->body);
+    open_body(c, &s->body);
     cuda_block(c, &s->body);
     c->loops--;
     c->in_teams = was;
-    emit_close(&t->e, "");
+    close_body(c, bare);
 }
 
 static void print_for(Cuda *c, const KStmt *s)
@@ -357,6 +393,15 @@ static bool has_teams_loop(const KBlock *b)
             has_teams_loop(&b->at[i].body))
             return true;
     return false;
+}
+
+static int count_lane_loops(const KBlock *b)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        n += (b->at[i].kind == KS_FOR && b->at[i].loop == FOR_LANES) +
+             count_lane_loops(&b->at[i].body);
+    return n;
 }
 
 static int block_cells(const Cuda *c)
@@ -442,6 +487,7 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     KText *t = &c.t;
     CHECK(nsizes <= MAX_SIZES);
     c.cooperate = has_teams_loop(&k->body);
+    c.lane_loops = count_lane_loops(&k->body);
     for (uint32_t i = 0; i < k->params.n; i++)
         sb_printf(&params, "%s%s%s *__restrict__ %s", i ? ", " : "",
                   k->params.at[i].mode == K_IN ? "const " : "",
@@ -458,8 +504,9 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     const char *name = cuda_name(&c, k->name);
     kernel_comment(p, k, number, out);
     t->e = (Emit){.out = out};
-    emit_line(&t->e, "extern \"C\" __global__ void __launch_bounds__(%d) %s(%s)", c.lanes * c.teams,
-              name, sb_text(&params));
+    const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d) %s",
+                                    c.lanes * c.teams, name);
+    emit_function(&t->e, head, sb_text(&params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");

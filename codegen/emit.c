@@ -145,6 +145,30 @@ void emit_line(Emit *e, const char *fmt, ...)
     va_end(ap);
 }
 
+void emit_function(Emit *e, const char *head, const char *params)
+{
+    size_t n = strlen(head);
+    if (n <= EMIT_WIDTH / 2 || n + strlen(params) + 2 <= EMIT_WIDTH) {
+        emit_line(e, "%s(%s)", head, params);
+        return;
+    }
+    emit_line(e, "%s(", head);
+    e->depth++;
+    for (const char *s = params;;) {
+        size_t room = (size_t)(EMIT_WIDTH - EMIT_INDENT), fits = 0, left = strlen(s);
+        for (size_t i = 0; i < left && i < room; i++)
+            if (s[i] == ',')
+                fits = i + 1;
+        if (left + 1 <= room || !fits) {
+            emit_line(e, "%s)", s);
+            break;
+        }
+        emit_line(e, "%.*s", (int)fits, s);
+        s += fits + (s[fits] == ' ');
+    }
+    e->depth--;
+}
+
 void emit_open(Emit *e, const char *fmt, ...)
 {
     va_list ap;

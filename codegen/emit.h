@@ -18,6 +18,9 @@ typedef struct {
  * under the innermost bracket that is open. "" is an empty line. */
 void emit_line(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/** The head of a function, "head(params)"; long ones have their parameters on lines of their own. */
+void emit_function(Emit *e, const char *head, const char *params);
+
 /** A line that ends with "{", and the line that closes it. */
 void emit_open(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void emit_close(Emit *e, const char *tail);

@@ -214,10 +214,19 @@ static Text random_text(KText *t, const KExprInfo *x)
                   PREC_PRIMARY};
 }
 
+/* The counter of a loop goes into the upper half of the count of calls. */
 static Text key_text(KText *t, const KExprInfo *x)
 {
+    Text calls = ktext_expr(t, x->in[1]);
+    const char *u64 = ktext_value(t, DT_u64);
+    if (x->nin > 2)
+        calls.text = arena_printf(t->a, "(%s & 0xffffffffu) | (%s)%s << 32",
+                                  ktext_wrap(t, calls, PREC_UNARY), u64,
+                                  ktext_expr_at(t, x->in[2], PREC_UNARY));
+    else
+        calls.text = arena_printf(t->a, "%s & 0xffffffffu", ktext_wrap(t, calls, PREC_UNARY));
     return (Text){arena_printf(t->a, "tn_key(%s, %s, 0x%" PRIx64 "%s)", ktext_expr(t, x->in[0]).text,
-                               ktext_expr(t, x->in[1]).text, (uint64_t)x->word,
+                               calls.text, (uint64_t)x->word,
                                t->target == TARGET_CUDA ? "ULL" : "u"),
                   PREC_PRIMARY};
 }

@@ -118,19 +118,19 @@ TN_FN void tn_moments_f64(double *n, double *mean, double *m2, double n1, double
 /*@ logsumexp_f32: exp */
 TN_FN void tn_logsumexp_f32(float *m, float *s, float m1, float s1)
 {
-    /* maximum so far, sum of exp(x - m); equal maxima are not subtracted, since inf - inf is no number */
-    const float k = *m < m1 ? m1 : *m;
-    const float a = *m == k ? 1.0f : tn_exp(*m - k), b = m1 == k ? 1.0f : tn_exp(m1 - k);
-    *s = *s * a + s1 * b;
+    /* maximum so far, sum of exp(x - m); m stays finite, since inf - inf is no number: an infinite x
+     * makes the sum infinite */
+    const float top = *m < m1 ? m1 : *m, k = top < 3.40282347e+38f ? top : 3.40282347e+38f;
+    *s = *s * tn_exp(*m - k) + s1 * tn_exp(m1 - k);
     *m = k;
 }
 
 /*@ logsumexp_f64: */
 TN_FN void tn_logsumexp_f64(double *m, double *s, double m1, double s1)
 {
-    const double k = *m < m1 ? m1 : *m;
-    const double a = *m == k ? 1.0 : exp(*m - k), b = m1 == k ? 1.0 : exp(m1 - k);
-    *s = *s * a + s1 * b;
+    const double top = *m < m1 ? m1 : *m;
+    const double k = top < 1.7976931348623157e+308 ? top : 1.7976931348623157e+308;
+    *s = *s * exp(*m - k) + s1 * exp(m1 - k);
     *m = k;
 }
 
@@ -188,4 +188,23 @@ TN_FN int64_t tn_neg_i64(int64_t x)
 TN_FN int32_t tn_neg_i32(int32_t x)
 {
     return (int32_t)(0u - (uint32_t)x);
+}
+
+/*@ key: */
+TN_FN uint64_t tn_key(uint64_t seed, uint64_t calls, uint64_t site)
+{
+    /* the key of a draw: Philox4x32 of counter (site, calls) under the model's seed */
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    uint32_t c0 = (uint32_t)site, c1 = (uint32_t)(site >> 32);
+    uint32_t c2 = (uint32_t)calls, c3 = (uint32_t)(calls >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)0xd2511f53u * c0, b = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return (uint64_t)c1 << 32 | c0;
 }
