@@ -164,7 +164,7 @@ TN_FN float tn_exp2(float x)
     return x != x ? x : x >= 128.0f ? tn_inf() : y;
 }
 
-/*@ expm1: float_bits bits_float abs inf */
+/*@ expm1: float_bits abs inf */
 TN_FN float tn_expm1(float x)
 {
     float c = x > -18.0f ? x : -18.0f;
@@ -282,7 +282,7 @@ TN_FN float tn_log10(float x)
     return tn_log_edge(x, fmaf(e, 0.30103001f, p));
 }
 
-/*@ quadrant: float_bits bits_float */
+/*@ quadrant: bits_float */
 TN_FN int tn_quadrant(float x, float *high, float *low)
 {
     /* |x| = (q + f) pi/2 with |f| <= 1/2, f = high + low, q modulo 4; for every |x| >= 2^-7. The
@@ -450,7 +450,7 @@ TN_FN float tn_atan(float x)
     return tn_copysign(a > 1.0f ? 1.57079637f - (t + 4.37113883e-08f) : t, x);
 }
 
-/*@ atan2: abs copysign float_bits bits_float atan_unit */
+/*@ atan2: abs copysign bits_float atan_unit */
 TN_FN float tn_atan2(float y, float x)
 {
     const float a = tn_abs(x), b = tn_abs(y);
@@ -569,7 +569,7 @@ TN_FN float tn_erfc(float x)
     return x != x ? x : a < 0.4f ? 1.0f - tn_erf_near(x) : far;
 }
 
-/*@ pow: abs float_bits bits_float log_split scale2 inf nan */
+/*@ pow: abs bits_float log_split scale2 inf nan */
 TN_FN float tn_pow(float x, float y)
 {
     const float a = tn_abs(x);
