@@ -2,260 +2,55 @@
  * every node is checked by the type rules before it is built, so a wrong text gives a message and
  * never a wrong graph. SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
-#include "ir/tensor_internal.h"
+#include "ir/tensor_scan.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    Sym name;
-    Val val;
-} Named;
-
-typedef struct {
-    Ctx *cx;
-    Program *p;
-    Graph *g;
-    Builder b;
-    uint32_t file;
-    const char *text, *at;
-    bool failed;
-    VEC(Named) values;       /* of the graph being read */
-    VEC(const char *) texts; /* of the graphs: where "graph" stands */
-    unsigned char *state;    /* of the graphs: 0 not read, 1 being read, 2 read */
-} Parser;
-
-static void fail(Parser *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void fail(Parser *q, const char *fmt, ...)
-{
-    if (q->failed)
-        return;
-    q->failed = true;
-    const uint32_t at = (uint32_t)(q->at - q->text);
-    va_list ap;
-    va_start(ap, fmt);
-    diag_vreport(q->cx->diags, DIAG_syntax, (Span){q->file, at, at + (*q->at != 0)}, fmt, ap);
-    va_end(ap);
-}
-
-/* --- tokens ----------------------------------------------------------------------------------- */
-
-static void skip(Parser *q)
-{
-    for (;; q->at++) {
-        if (*q->at == ';')
-            while (*q->at && *q->at != '\n')
-                q->at++;
-        if (!*q->at || !isspace((unsigned char)*q->at))
-            return;
-    }
-}
-
-static bool accept(Parser *q, const char *token)
-{
-    skip(q);
-    const size_t n = strlen(token);
-    if (q->failed || strncmp(q->at, token, n))
-        return false;
-    const unsigned char last = (unsigned char)token[n - 1], next = (unsigned char)q->at[n];
-    if (isalnum(last) && (isalnum(next) || next == '_' || next == '.')) /* a longer word */
-        return false;
-    q->at += n;
-    return true;
-}
-
-static void expect(Parser *q, const char *token)
-{
-    if (!accept(q, token))
-        fail(q, "'%s' is expected", token);
-}
-
-static bool in_name(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '.';
-}
-
-/* A bare name; {0} (and a message) if there is none. */
-static Sym word(Parser *q)
-{
-    skip(q);
-    const char *start = q->at;
-    while (in_name(*q->at))
-        q->at++;
-    if (q->at == start)
-        fail(q, "a name is expected");
-    return sym_intern(q->cx->names, start, (size_t)(q->at - start));
-}
-
-static const char *word_text(Parser *q)
-{
-    return sym_text(q->cx->names, word(q));
-}
-
-static Sym string(Parser *q)
-{
-    skip(q);
-    if (*q->at != '"') {
-        fail(q, "a string is expected");
-        return (Sym){0};
-    }
-    StrBuf s = {.a = q->cx->scratch};
-    for (q->at++; *q->at && *q->at != '"'; q->at++) {
-        char c = *q->at;
-        if (c == '\\' && q->at[1]) {
-            c = *++q->at;
-            c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
-        }
-        sb_putc(&s, c);
-    }
-    if (!*q->at)
-        fail(q, "a string does not end");
-    else
-        q->at++;
-    return sym_intern(q->cx->names, sb_text(&s), s.n);
-}
-
-static Sym name(Parser *q)
-{
-    skip(q);
-    return *q->at == '"' ? string(q) : word(q);
-}
-
-static int64_t integer(Parser *q)
-{
-    skip(q);
-    char *end;
-    errno = 0;
-    const bool hex = q->at[0] == '0' && q->at[1] == 'x';
-    const int64_t v = hex ? (int64_t)strtoull(q->at, &end, 16) : strtoll(q->at, &end, 10);
-    if (end == q->at || errno)
-        fail(q, "an integer is expected");
-    else
-        q->at = end;
-    return v;
-}
-
-static int64_t integer_in(Parser *q, int64_t lo, int64_t hi)
-{
-    const int64_t v = integer(q);
-    if (!q->failed && (v < lo || v > hi))
-        fail(q, "%lld is out of range", (long long)v);
-    return q->failed ? lo : v;
-}
-
-static double number(Parser *q)
-{
-    skip(q);
-    char *end;
-    const double v = strtod(q->at, &end);
-    if (end == q->at)
-        fail(q, "a number is expected");
-    q->at = end;
-    return v;
-}
-
-/* --- sizes and types -------------------------------------------------------------------------- */
-
-static Symbol find_symbol(void *ctx, const char *s, size_t n)
-{
-    const Parser *q = ctx;
-    const DimTable *t = q->cx->dims;
-    for (uint32_t id = dim_nsymbols(t); id > 0; id--) {
-        const char *known = sym_text(q->cx->names, dim_symbol(q->cx->dims, (Symbol){id})->name);
-        if (strlen(known) == n && !memcmp(known, s, n))
-            return (Symbol){id};
-    }
-    return (Symbol){0};
-}
-
-static Dim size(Parser *q)
-{
-    skip(q);
-    Dim d;
-    const char *end;
-    const char *error = dim_parse(q->cx->dims, q->at, &end, find_symbol, q, &d);
-    q->at = end;
-    if (error)
-        fail(q, "%s", error);
-    else if (dim_overflowed(q->cx->dims))
-        fail(q, "a size is too large");
-    return d;
-}
-
-static Place place(Parser *q)
-{
-    if (accept(q, "@host"))
-        return PLACE_HOST;
-    skip(q);
-    if (strncmp(q->at, "@d", 2))
-        return PLACE_D0;
-    q->at += 2;
-    return (Place)integer_in(q, 0, PLACE_HOST - 1);
-}
-
-static Ty type(Parser *q)
-{
-    TypeInfo t = {.dtype = dtype_parse(word_text(q))};
-    if (t.dtype == DT_none)
-        fail(q, "a dtype is expected");
-    expect(q, "[");
-    while (!q->failed && !accept(q, "]")) {
-        if (t.rank)
-            expect(q, ",");
-        if (t.rank == MAX_RANK)
-            fail(q, "a tensor may have at most %d axes", MAX_RANK);
-        else
-            t.shape[t.rank++] = size(q);
-    }
-    t.place = place(q);
-    return q->failed ? (Ty){0} : type_make(q->p, t);
-}
-
 /* --- program lines ---------------------------------------------------------------------------- */
 
-static void parse_dim(Parser *q)
+static void parse_dim(Scan *q)
 {
-    const Sym s = word(q);
+    const Sym s = scan_word(q);
     if (q->failed)
         return;
     const Symbol symbol = dim_new_symbol(q->cx->dims, SYM_SIZE, s, (Dim){0});
     SymbolInfo *info = dim_symbol(q->cx->dims, symbol);
     for (;;)
-        if (accept(q, "lo="))
-            info->lo = integer(q);
-        else if (accept(q, "hi="))
-            info->hi = integer(q);
-        else if (accept(q, "div="))
-            info->div = integer_in(q, 1, INT64_MAX);
-        else if (accept(q, "rem="))
-            info->rem = integer_in(q, 0, INT64_MAX);
-        else if (accept(q, "hint="))
-            info->hint = integer(q);
+        if (scan_accept(q, "lo="))
+            info->lo = scan_integer(q);
+        else if (scan_accept(q, "hi="))
+            info->hi = scan_integer(q);
+        else if (scan_accept(q, "div="))
+            info->div = scan_integer_in(q, 1, INT64_MAX);
+        else if (scan_accept(q, "rem="))
+            info->rem = scan_integer_in(q, 0, INT64_MAX);
+        else if (scan_accept(q, "hint="))
+            info->hint = scan_integer(q);
         else
             break;
     if (!q->failed && (info->lo > info->hi || info->rem >= info->div))
-        fail(q, "no size fits these facts");
+        scan_fail(q, "no size fits these facts");
 }
 
-static void parse_fact(Parser *q)
+static void parse_fact(Scan *q)
 {
-    const Sym s = word(q);
+    const Sym s = scan_word(q);
     const char *text = sym_text(q->cx->names, s);
-    const Symbol symbol = find_symbol(q, text, strlen(text));
-    expect(q, "=");
-    const Dim to = size(q);
+    const Symbol symbol = scan_symbol(q, text, strlen(text));
+    scan_expect(q, "=");
+    const Dim to = scan_size(q);
     if (!q->failed && (!symbol.id || !dim_assume_equal(q->cx->dims, dim_of(q->cx->dims, symbol), to)))
-        fail(q, "this cannot be a fact about %s", text);
+        scan_fail(q, "this cannot be a fact about %s", text);
 }
 
-static uint32_t slot_ref(Parser *q)
+static uint32_t slot_ref(Scan *q)
 {
-    skip(q);
+    scan_skip(q);
     const char *start = q->at;
-    const Sym s = name(q);
+    const Sym s = scan_name(q);
     for (uint32_t i = 1; i < q->p->slots.n; i++)
         if (sym_eq(q->p->slots.at[i].name, s))
             return i;
@@ -264,72 +59,84 @@ static uint32_t slot_ref(Parser *q)
     if (!*end && k > 0 && k < q->p->slots.n)
         return (uint32_t)k;
     q->at = start;
-    fail(q, "there is no slot '%s'", sym_text(q->cx->names, s));
+    scan_fail(q, "there is no slot '%s'", sym_text(q->cx->names, s));
     return 0;
 }
 
-static void parse_slot(Parser *q)
+static void parse_slot(Scan *q)
 {
-    Slot s = {.name = name(q)};
-    const char *kind = word_text(q);
+    Slot s = {.name = scan_name(q)};
+    const char *kind = scan_word_text(q);
     int k = 0;
     while (k < SLOT_KINDS && strcmp(slot_kind_text((SlotKind)k), kind))
         k++;
     if (k == SLOT_KINDS)
-        fail(q, "there is no kind of slot '%s'", kind);
+        scan_fail(q, "there is no kind of slot '%s'", kind);
     s.kind = (SlotKind)(k < SLOT_KINDS ? k : 0);
-    s.type = type(q);
-    s.saved = accept(q, "saved");
-    if (accept(q, "initial="))
-        s.initial = number(q);
-    if (accept(q, "segment="))
+    s.type = scan_type(q);
+    s.saved = scan_accept(q, "saved");
+    if (scan_accept(q, "initial="))
+        s.initial = scan_number(q);
+    if (scan_accept(q, "segment="))
         s.segment = slot_ref(q);
     if (!q->failed)
         program_add_slot(q->p, s);
 }
 
-static void parse_view(Parser *q)
+static void parse_view(Scan *q)
 {
-    StateView v = {.name = string(q)};
+    StateView v = {.name = scan_string(q)};
     v.slot = slot_ref(q);
-    expect(q, "+");
-    v.offset = integer_in(q, 0, INT64_MAX);
-    expect(q, ":");
-    v.type = type(q);
-    v.trainable = accept(q, "trainable");
-    v.is_param = accept(q, "param");
-    v.saved = accept(q, "saved");
-    while (accept(q, "alias"))
-        vec_push(q->cx->perm, &v.aliases, string(q));
+    scan_expect(q, "+");
+    v.offset = scan_integer_in(q, 0, INT64_MAX);
+    scan_expect(q, ":");
+    v.type = scan_type(q);
+    v.trainable = scan_accept(q, "trainable");
+    v.is_param = scan_accept(q, "param");
+    v.saved = scan_accept(q, "saved");
+    while (scan_accept(q, "alias"))
+        vec_push(q->cx->perm, &v.aliases, scan_string(q));
     if (!q->failed)
         vec_push(q->cx->perm, &q->p->state, v);
 }
 
-static void parse_train(Parser *q)
+static void parse_train(Scan *q)
 {
-    TrainInfo t = {.method = name(q)};
-    expect(q, "graph=");
-    t.graph_step = (uint32_t)integer_in(q, 0, UINT32_MAX);
-    expect(q, "accumulate=");
-    t.accumulate = (int)integer_in(q, 1, INT32_MAX);
-    if (accept(q, "hypers"))
+    TrainInfo t = {.method = scan_name(q)};
+    scan_expect(q, "graph=");
+    t.graph_step = (uint32_t)scan_integer_in(q, 0, UINT32_MAX);
+    scan_expect(q, "accumulate=");
+    t.accumulate = (int)scan_integer_in(q, 1, INT32_MAX);
+    if (scan_accept(q, "hypers"))
         do
             vec_push(q->cx->perm, &t.hypers, slot_ref(q));
-        while (accept(q, ","));
+        while (scan_accept(q, ","));
     if (!q->failed)
         vec_push(q->cx->perm, &q->p->trains, t);
+}
+
+static void parse_gradcheck(Scan *q)
+{
+    GradCheck c = {.test = scan_name(q)};
+    scan_expect(q, "inputs=");
+    c.inputs = scan_name(q);
+    scan_expect(q, "loss=");
+    c.loss = scan_name(q);
+    c.text = sym_text(q->cx->names, scan_string(q));
+    if (!q->failed)
+        vec_push(q->cx->perm, &q->p->gradchecks, c);
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
 
 /* The name behind a %, without the number of a result. */
-static Sym value_name(Parser *q)
+static Sym value_name(Scan *q)
 {
-    expect(q, "%");
-    return q->failed ? (Sym){0} : word(q);
+    scan_expect(q, "%");
+    return q->failed ? (Sym){0} : scan_word(q);
 }
 
-static Val value(Parser *q)
+static Val value(Scan *q)
 {
     const Sym s = value_name(q);
     Val v = {0};
@@ -337,21 +144,21 @@ static Val value(Parser *q)
         if (sym_eq(q->values.at[i].name, s))
             v = q->values.at[i].val;
     if (!v.node)
-        fail(q, "there is no value %%%s here", sym_text(q->cx->names, s));
+        scan_fail(q, "there is no value %%%s here", sym_text(q->cx->names, s));
     if (*q->at == '#') {
         q->at++;
-        v.result = (uint32_t)integer_in(q, 0, UINT32_MAX);
+        v.result = (uint32_t)scan_integer_in(q, 0, UINT32_MAX);
     }
     if (!q->failed && v.result >= graph_node(q->g, v)->nout)
-        fail(q, "%%%s has no result %u", sym_text(q->cx->names, s), v.result);
+        scan_fail(q, "%%%s has no result %u", sym_text(q->cx->names, s), v.result);
     return v;
 }
 
-static void define(Parser *q, Sym s, Val v)
+static void define(Scan *q, Sym s, Val v)
 {
     for (uint32_t i = 0; i < q->values.n; i++)
         if (sym_eq(q->values.at[i].name, s))
-            fail(q, "%%%s is defined twice", sym_text(q->cx->names, s));
+            scan_fail(q, "%%%s is defined twice", sym_text(q->cx->names, s));
     vec_push(q->cx->scratch, &q->values, ((Named){s, v}));
 }
 
@@ -362,39 +169,39 @@ static bool is_number(const char *s)
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
-static void read_graph(Parser *q, uint32_t index);
+static void read_graph(Scan *q, uint32_t index);
 
 /* One word of an attribute. A const's value depends on its type, which stands behind it: `later`. */
-static int64_t attr_word_of(Parser *q, Op op, AttrName a, const char **later)
+static int64_t attr_word_of(Scan *q, Op op, AttrName a, const char **later)
 {
     switch (attr_kind(a)) {
     case AK_DIMS:
-        return (int64_t)size(q).id;
+        return (int64_t)scan_size(q).id;
     case AK_DTYPE:
-        return dtype_parse(word_text(q));
+        return dtype_parse(scan_word_text(q));
     case AK_SYM:
-        return (int64_t)string(q).id;
+        return (int64_t)scan_string(q).id;
     case AK_REDUCER: {
-        const char *s = word_text(q);
+        const char *s = scan_word_text(q);
         if (!q->failed && !reducer_parse(s) && strcmp(s, "none"))
-            fail(q, "there is no reducer '%s'", s);
+            scan_fail(q, "there is no reducer '%s'", s);
         return reducer_parse(s);
     }
     case AK_GRAPH: {
-        const int64_t k = integer_in(q, 0, q->texts.n);
+        const int64_t k = scan_integer_in(q, 0, q->texts.n);
         if (!q->failed && a == ATTR_graph && k < (int64_t)q->texts.n)
             read_graph(q, (uint32_t)k);
         return k;
     }
     default:
         if (op == OP_const) {
-            skip(q);
+            scan_skip(q);
             *later = q->at;
             while (*q->at && *q->at != '}' && *q->at != ',')
                 q->at++;
             return 0;
         }
-        return a == ATTR_slot ? slot_ref(q) : integer(q);
+        return a == ATTR_slot ? slot_ref(q) : scan_integer(q);
     }
 }
 
@@ -404,29 +211,29 @@ typedef struct {
     const char *value; /* of a const: its text */
 } Attrs;
 
-static Attr attr_list(Parser *q, Op op, AttrName a, const char **later)
+static Attr attr_list(Scan *q, Op op, AttrName a, const char **later)
 {
     VEC(int64_t) words = {0};
-    if (!accept(q, "[")) {
+    if (!scan_accept(q, "[")) {
         const int64_t w = attr_word_of(q, op, a, later);
         vec_push(q->cx->perm, &words, w);
-    } else if (!accept(q, "]")) {
+    } else if (!scan_accept(q, "]")) {
         do {
             const int64_t w = attr_word_of(q, op, a, later);
             vec_push(q->cx->perm, &words, w);
-        } while (accept(q, ","));
-        expect(q, "]");
+        } while (scan_accept(q, ","));
+        scan_expect(q, "]");
     }
     return (Attr){words.at, words.n};
 }
 
-static void parse_attrs(Parser *q, Op op, Attrs *as)
+static void parse_attrs(Scan *q, Op op, Attrs *as)
 {
-    if (!accept(q, "{"))
+    if (!scan_accept(q, "{"))
         return;
     do {
         const char *start = q->at;
-        const char *s = word_text(q);
+        const char *s = scan_word_text(q);
         const AttrName a = attr_parse(s);
         const OpInfo *info = op_info(op);
         int k = 0;
@@ -434,17 +241,17 @@ static void parse_attrs(Parser *q, Op op, Attrs *as)
             k++;
         if (k == info->nattrs || a == ATTR_none) {
             q->at = start;
-            fail(q, "%s has no attribute '%s'", info->name, s);
+            scan_fail(q, "%s has no attribute '%s'", info->name, s);
             return;
         }
-        expect(q, "=");
+        scan_expect(q, "=");
         as->at[k] = attr_list(q, op, a, &as->value);
         as->given[k] = true;
-    } while (accept(q, ","));
-    expect(q, "}");
+    } while (scan_accept(q, ","));
+    scan_expect(q, "}");
 }
 
-static int64_t const_word(Parser *q, const char *text, DType t)
+static int64_t const_word(Scan *q, const char *text, DType t)
 {
     char *end;
     int64_t w = 0;
@@ -458,12 +265,12 @@ static int64_t const_word(Parser *q, const char *text, DType t)
         w = strtoll(text, &end, 10);
     }
     if (end == text)
-        fail(q, "a constant needs a number");
+        scan_fail(q, "a constant needs a number");
     return w;
 }
 
 /* What the text leaves out, since the types say it. */
-static void fill_attrs(Parser *q, Op op, Attrs *as, const Val *in, uint32_t nin, Ty result)
+static void fill_attrs(Scan *q, Op op, Attrs *as, const Val *in, uint32_t nin, Ty result)
 {
     const OpInfo *info = op_info(op);
     const TypeInfo r = *type_info(q->p, result);
@@ -487,7 +294,7 @@ static void fill_attrs(Parser *q, Op op, Attrs *as, const Val *in, uint32_t nin,
 }
 
 /* The words that the type rules read without asking must be there. */
-static void check_counts(Parser *q, Op op, const Attrs *as)
+static void check_counts(Scan *q, Op op, const Attrs *as)
 {
     const OpInfo *info = op_info(op);
     for (int i = 0; i < info->nattrs; i++) {
@@ -497,7 +304,7 @@ static void check_counts(Parser *q, Op op, const Attrs *as)
                          a == ATTR_grad || a == ATTR_results || a == ATTR_place ||
                          a == ATTR_value || a == ATTR_dtype || a == ATTR_name;
         if (one && as->at[i].n != 1)
-            fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
+            scan_fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
     }
 }
 
@@ -510,12 +317,12 @@ typedef struct {
     Ty types[MAX_RESULTS];
 } Line;
 
-static void make_node(Parser *q, Line *l, Op op, const Val *in, uint32_t nin, const Attrs *as)
+static void make_node(Scan *q, Line *l, Op op, const Val *in, uint32_t nin, const Attrs *as)
 {
     const char *error = infer_check(&q->b, op, in, nin, as->at);
     if (error) {
         q->at = l->start;
-        fail(q, "%s", error);
+        scan_fail(q, "%s", error);
         return;
     }
     const Val v = build(&q->b, op, in, nin, as->at);
@@ -525,7 +332,7 @@ static void make_node(Parser *q, Line *l, Op op, const Val *in, uint32_t nin, co
         same = n->types[k].id == l->types[k].id;
     if (!same) {
         q->at = l->start;
-        fail(q, "the type of %%%s is not what is written: it is %s",
+        scan_fail(q, "the type of %%%s is not what is written: it is %s",
              sym_text(q->cx->names, l->name), type_text(q->p, q->cx->scratch, n->types[0]));
         return;
     }
@@ -534,45 +341,45 @@ static void make_node(Parser *q, Line *l, Op op, const Val *in, uint32_t nin, co
         val_hint(&q->b, v, l->name);
 }
 
-static void parse_node(Parser *q)
+static void parse_node(Scan *q)
 {
     Line l = {.start = q->at};
     l.name = value_name(q);
     uint32_t named = 1;
-    while (accept(q, ",")) { /* the further results are numbered names of the first */
+    while (scan_accept(q, ",")) { /* the further results are numbered names of the first */
         value_name(q);
-        expect(q, "#");
-        if (integer(q) != named++)
-            fail(q, "results are numbered in order");
+        scan_expect(q, "#");
+        if (scan_integer(q) != named++)
+            scan_fail(q, "results are numbered in order");
     }
-    expect(q, "=");
-    const char *s = word_text(q);
+    scan_expect(q, "=");
+    const char *s = scan_word_text(q);
     const Op op = op_parse(s);
     if (!q->failed && (op == OP_none || op == OP_input))
-        fail(q, "there is no op '%s'", s);
+        scan_fail(q, "there is no op '%s'", s);
     if (q->failed)
         return;
     VEC(Val) in = {0};
-    skip(q);
+    scan_skip(q);
     while (!q->failed && *q->at == '%') {
         const Val v = value(q);
         vec_push(q->cx->scratch, &in, v);
-        if (!accept(q, ","))
+        if (!scan_accept(q, ","))
             break;
-        skip(q);
+        scan_skip(q);
     }
     Attrs as = {0};
     parse_attrs(q, op, &as);
-    expect(q, ":");
+    scan_expect(q, ":");
     do {
         if (l.nresults == MAX_RESULTS)
-            fail(q, "there are too many results");
+            scan_fail(q, "there are too many results");
         else
-            l.types[l.nresults++] = type(q);
-    } while (accept(q, ","));
+            l.types[l.nresults++] = scan_type(q);
+    } while (scan_accept(q, ","));
     if (!q->failed && named != l.nresults)
-        fail(q, "%u names for %u results", named, l.nresults);
-    q->b.stage = accept(q, "!") ? (int)integer_in(q, 0, STAGE_UPDATE) : 0;
+        scan_fail(q, "%u names for %u results", named, l.nresults);
+    q->b.stage = scan_accept(q, "!") ? (int)scan_integer_in(q, 0, STAGE_UPDATE) : 0;
     if (q->failed)
         return;
     fill_attrs(q, op, &as, in.at, in.n, l.types[0]);
@@ -583,32 +390,32 @@ static void parse_node(Parser *q)
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
-static void parse_params(Parser *q)
+static void parse_params(Scan *q)
 {
-    expect(q, "(");
-    while (!q->failed && !accept(q, ")")) {
+    scan_expect(q, "(");
+    while (!q->failed && !scan_accept(q, ")")) {
         if (q->g->params.n)
-            expect(q, ",");
+            scan_expect(q, ",");
         const Sym s = value_name(q);
-        skip(q);
-        const Sym called = *q->at == '"' ? string(q) : s;
-        expect(q, ":");
-        const Ty t = type(q);
+        scan_skip(q);
+        const Sym called = *q->at == '"' ? scan_string(q) : s;
+        scan_expect(q, ":");
+        const Ty t = scan_type(q);
         if (q->failed)
             return;
         const Val v = build_input(&q->b, called, t);
         q->g->nodes.at[v.node].hint = is_number(sym_text(q->cx->names, s)) ? (Sym){0} : s;
         define(q, s, v);
         GraphParam *p = &vec_last(&q->g->params);
-        p->optional = accept(q, "optional");
-        p->wants_grad = accept(q, "grad");
-        if (accept(q, "inout="))
-            p->inout = (int32_t)integer_in(q, 0, INT32_MAX);
+        p->optional = scan_accept(q, "optional");
+        p->wants_grad = scan_accept(q, "grad");
+        if (scan_accept(q, "inout="))
+            p->inout = (int32_t)scan_integer_in(q, 0, INT32_MAX);
     }
 }
 
 /* divisible(B, 8), arch(80), ...; false if it is a comparison. */
-static bool guard_call(Parser *q, GuardTerm *t)
+static bool guard_call(Scan *q, GuardTerm *t)
 {
     static const struct {
         const char *text;
@@ -616,108 +423,108 @@ static bool guard_call(Parser *q, GuardTerm *t)
     } words[] = {
         {"divisible(", G_DIVISIBLE}, {"arch(", G_ARCH}, {"has(", G_HAS}, {"want(", G_WANT}};
     size_t i = 0;
-    while (i < ARRAY_LEN(words) && !accept(q, words[i].text))
+    while (i < ARRAY_LEN(words) && !scan_accept(q, words[i].text))
         i++;
     if (i == ARRAY_LEN(words))
         return false;
     t->kind = words[i].kind;
     if (t->kind == G_DIVISIBLE) {
-        t->a = size(q);
-        expect(q, ",");
+        t->a = scan_size(q);
+        scan_expect(q, ",");
     }
-    t->k = integer(q);
-    expect(q, ")");
+    t->k = scan_integer(q);
+    scan_expect(q, ")");
     return true;
 }
 
-static void guard_comparison(Parser *q, GuardTerm *t)
+static void guard_comparison(Scan *q, GuardTerm *t)
 {
     static const struct {
         const char *text;
         GuardKind kind;
     } ops[] = {{"==", G_EQ}, {"!=", G_NE}, {"<=", G_LE}, {"<", G_LT}};
-    t->a = size(q);
+    t->a = scan_size(q);
     size_t i = 0;
-    while (i < ARRAY_LEN(ops) && !accept(q, ops[i].text))
+    while (i < ARRAY_LEN(ops) && !scan_accept(q, ops[i].text))
         i++;
     if (i == ARRAY_LEN(ops)) {
-        fail(q, "a comparison is expected");
+        scan_fail(q, "a comparison is expected");
         return;
     }
     t->kind = ops[i].kind;
-    t->b = size(q);
+    t->b = scan_size(q);
 }
 
-static void parse_require(Parser *q)
+static void parse_require(Scan *q)
 {
     EntryCheck c = {0};
     if (!guard_call(q, &c.guard))
         guard_comparison(q, &c.guard);
-    expect(q, ",");
-    c.message = sym_text(q->cx->names, string(q));
+    scan_expect(q, ",");
+    c.message = sym_text(q->cx->names, scan_string(q));
     vec_push(q->cx->perm, &q->g->checks, c);
 }
 
-static void parse_return(Parser *q)
+static void parse_return(Scan *q)
 {
     do {
-        skip(q);
+        scan_skip(q);
         Sym s = {0};
         if (*q->at != '%') {
-            s = name(q);
-            expect(q, "=");
+            s = scan_name(q);
+            scan_expect(q, "=");
         }
         const Val v = value(q);
         graph_result(q->p, q->g, s, v, (Span){0});
-    } while (accept(q, ","));
+    } while (scan_accept(q, ","));
 }
 
-static void parse_body(Parser *q)
+static void parse_body(Scan *q)
 {
-    expect(q, "{");
-    while (!q->failed && !accept(q, "}")) {
+    scan_expect(q, "{");
+    while (!q->failed && !scan_accept(q, "}")) {
         if (*q->at == '%') {
             parse_node(q);
-        } else if (accept(q, "require")) {
+        } else if (scan_accept(q, "require")) {
             parse_require(q);
-        } else if (accept(q, "commit")) {
+        } else if (scan_accept(q, "commit")) {
             const uint32_t slot = slot_ref(q);
-            expect(q, "<-");
+            scan_expect(q, "<-");
             const Val v = value(q);
             if (!q->failed && val_type(q->g, v).id != q->p->slots.at[slot].type.id)
-                fail(q, "the committed value has another type than its slot");
+                scan_fail(q, "the committed value has another type than its slot");
             graph_commit(q->p, q->g, slot, v);
-        } else if (accept(q, "saved")) {
+        } else if (scan_accept(q, "saved")) {
             do {
                 const Val v = value(q);
                 vec_push(q->cx->perm, &q->g->saved, v);
-            } while (accept(q, ","));
-        } else if (accept(q, "return")) {
+            } while (scan_accept(q, ","));
+        } else if (scan_accept(q, "return")) {
             parse_return(q);
         } else {
-            fail(q, "a value, 'require', 'commit', 'saved' or 'return' is expected");
+            scan_fail(q, "a value, 'require', 'commit', 'saved' or 'return' is expected");
         }
     }
 }
 
-static GraphKind graph_kind(Parser *q)
+static GraphKind graph_kind(Scan *q)
 {
-    const char *s = word_text(q);
+    const char *s = scan_word_text(q);
     for (int k = 0; k < GRAPH_KINDS; k++)
         if (!strcmp(graph_kind_text((GraphKind)k), s))
             return (GraphKind)k;
-    fail(q, "there is no kind of graph '%s'", s);
+    scan_fail(q, "there is no kind of graph '%s'", s);
     return GRAPH_METHOD;
 }
 
-static void parse_graph(Parser *q)
+static void parse_graph(Scan *q)
 {
-    expect(q, "graph");
-    expect(q, "@");
-    q->g->name = name(q);
+    scan_expect(q, "graph");
+    scan_expect(q, "@");
+    q->g->name = scan_name(q);
     q->g->kind = graph_kind(q);
-    if (accept(q, "of"))
-        q->g->method = name(q);
+    if (scan_accept(q, "of"))
+        q->g->method = scan_name(q);
     q->b = builder_for(q->p, q->g);
     q->b.no_fold = true;
     parse_params(q);
@@ -725,13 +532,13 @@ static void parse_graph(Parser *q)
 }
 
 /* Graph number `index`, unless it has been read; calls lead here before their turn. */
-static void read_graph(Parser *q, uint32_t index)
+static void read_graph(Scan *q, uint32_t index)
 {
     if (q->state[index] == 1)
-        fail(q, "graph %u calls itself", index);
+        scan_fail(q, "graph %u calls itself", index);
     if (q->failed || q->state[index])
         return;
-    const Parser outer = *q;
+    const Scan outer = *q;
     q->state[index] = 1;
     q->g = q->p->graphs.at[index];
     q->at = q->texts.at[index];
@@ -741,9 +548,9 @@ static void read_graph(Parser *q, uint32_t index)
     q->state[index] = 2;
     if (q->failed)
         return;
-    skip(q);
+    scan_skip(q);
     if (index + 1 < q->texts.n ? q->at != q->texts.at[index + 1] : *q->at != 0)
-        fail(q, "a graph is expected");
+        scan_fail(q, "a graph is expected");
     q->g = outer.g;
     q->b = outer.b;
     q->at = outer.at;
@@ -753,7 +560,7 @@ static void read_graph(Parser *q, uint32_t index)
 }
 
 /* Where each graph begins: a line that starts with "graph". */
-static void find_graphs(Parser *q)
+static void find_graphs(Scan *q)
 {
     for (const char *s = q->at; s; s = strchr(s, '\n')) {
         if (*s == '\n')
@@ -771,31 +578,33 @@ static void find_graphs(Parser *q)
 Program *tensor_parse(Ctx *cx, uint32_t file)
 {
     const SourceFile *f = source_file(cx->sources, file);
-    Parser q = {.cx = cx, .file = file, .text = f->text, .at = f->text};
+    Scan q = {.cx = cx, .file = file, .text = f->text, .at = f->text};
     dim_overflowed(cx->dims);
-    expect(&q, "tenon-ir");
-    if (!q.failed && integer(&q) != 1)
-        fail(&q, "this version of the text is not known");
-    expect(&q, "program");
-    q.p = program_create(cx, name(&q));
+    scan_expect(&q, "tenon-ir");
+    if (!q.failed && scan_integer(&q) != 1)
+        scan_fail(&q, "this version of the text is not known");
+    scan_expect(&q, "program");
+    q.p = program_create(cx, scan_name(&q));
     q.p->file = f->path;
     for (;;)
-        if (accept(&q, "dim"))
+        if (scan_accept(&q, "dim"))
             parse_dim(&q);
-        else if (accept(&q, "fact"))
+        else if (scan_accept(&q, "fact"))
             parse_fact(&q);
-        else if (accept(&q, "slot"))
+        else if (scan_accept(&q, "slot"))
             parse_slot(&q);
-        else if (accept(&q, "view"))
+        else if (scan_accept(&q, "view"))
             parse_view(&q);
-        else if (accept(&q, "train"))
+        else if (scan_accept(&q, "train"))
             parse_train(&q);
+        else if (scan_accept(&q, "gradcheck"))
+            parse_gradcheck(&q);
         else
             break;
-    skip(&q);
+    scan_skip(&q);
     find_graphs(&q);
     if (*q.at && (!q.texts.n || q.texts.at[0] != q.at))
-        fail(&q, "'dim', 'fact', 'slot', 'view', 'train' or 'graph' is expected");
+        scan_fail(&q, "'dim', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
     for (uint32_t i = 0; i < q.texts.n && !q.failed; i++)
         read_graph(&q, i);
     return q.failed ? NULL : q.p;

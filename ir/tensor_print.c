@@ -485,6 +485,22 @@ static void print_state(const Program *p, StrBuf *out)
     }
 }
 
+static void print_gradchecks(const Program *p, StrBuf *out)
+{
+    for (uint32_t i = 0; i < p->gradchecks.n; i++) {
+        const GradCheck *c = &p->gradchecks.at[i];
+        sb_puts(out, "gradcheck ");
+        print_name(p, c->test, out);
+        sb_puts(out, " inputs=");
+        print_name(p, c->inputs, out);
+        sb_puts(out, " loss=");
+        print_name(p, c->loss, out);
+        sb_putc(out, ' ');
+        print_string(out, c->text ? c->text : "");
+        sb_putc(out, '\n');
+    }
+}
+
 static void print_trains(const Program *p, StrBuf *out)
 {
     for (uint32_t i = 0; i < p->trains.n; i++) {
@@ -509,6 +525,7 @@ void tensor_print(const Program *p, StrBuf *out)
     print_symbols(p, out);
     print_state(p, out);
     print_trains(p, out);
+    print_gradchecks(p, out);
     for (uint32_t i = 0; i < p->graphs.n; i++) {
         sb_putc(out, '\n');
         tensor_print_graph(p, p->graphs.at[i], out);
