@@ -330,6 +330,27 @@ static int without_gradients(Run *r, int program)
     return show(r);
 }
 
+/* The training form: what its backward would need is kept, and dropped. */
+static int in_training(Run *r, const char *method)
+{
+    const int forward = find_program(r, method, TN_FORWARD_TRAIN);
+    if (forward < 0)
+        return fail("%s has no training form: there is nothing to differentiate", method);
+    const tn_program *f = &r->desc->programs[forward];
+    const DLTensor *args[TN_MAX_ARGS] = {0};
+    DLTensor *results = arena_array(r->a, DLTensor, f->nargs + 1);
+    if (make_arguments(r, f, r->o->operands, r->o->noperands, args))
+        return 1;
+    if (r->o->repeat > 0)
+        return repeat(r, forward, args);
+    tn_tape *tape = NULL;
+    if (call(r, forward, args, results, &tape))
+        return 1;
+    tn_tape_release(tape);
+    list_results(r, forward, results, NULL);
+    return show(r);
+}
+
 static int begin(Run *r)
 {
     const tn_context_options co = {.size = sizeof co, .threads = r->o->threads};
@@ -351,7 +372,9 @@ int run_method(Arena *a, const tn_model_desc *desc, const RunOptions *o)
     int status = program < 0 || check_operands(&r, &desc->programs[program]);
     status = status || begin(&r);
     if (!status)
-        status = o->grad ? with_gradients(&r, name) : without_gradients(&r, program);
+        status = o->grad       ? with_gradients(&r, name)
+                 : o->training ? in_training(&r, name)
+                               : without_gradients(&r, program);
     /* results that the runtime made are released here: the arrays only point at them */
     for (int i = 0; i < r.out->n; i++)
         tn_tensor_release(&r.out->at[i].tensor);

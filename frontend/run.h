@@ -11,6 +11,7 @@ typedef struct {
     const char *const *operands; /* NAME=VALUE: @file, number, zeros ones arange randn, or a size */
     int noperands;
     bool grad;                  /* also gradients */
+    bool training;              /* the training form of the method */
     const char *const *cotangents; /* d_NAME=VALUE */
     int ncotangents;
     const char *load, *out;     /* state file; result file; or NULL */

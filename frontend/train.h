@@ -11,6 +11,7 @@ typedef struct {
     double lr;        /* <= 0: as the file says */
     double val;       /* share of the examples held out, 0..1 */
     uint64_t seed;
+    const char *load;          /* weights to begin with, or NULL */
     const char *save, *resume; /* or NULL */
     const char *data;
     bool quiet;       /* no progress bar even on a terminal */

@@ -285,6 +285,8 @@ static int make_model(Trainer *t)
     const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed};
     if (tn_model_create(t->ctx, t->desc, &mo, &t->m))
         return train_error(t, "%s", tn_last_error());
+    if (t->o->load && tn_model_load(t->m, t->o->load))
+        return train_error(t, "%s", tn_last_error());
     return 0;
 }
 

@@ -1,0 +1,221 @@
+/* drive_code.c: modes that make code: -c, -S, -shared, executables, -run and -train.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/output.h"
+#include "frontend/drive.h"
+#include "frontend/place.h"
+#include "frontend/run.h"
+#include "frontend/train.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- dependencies for make ------------------------------------------------------------------------ */
+
+static void escaped(StrBuf *out, const char *path)
+{
+    for (; *path; path++) {
+        if (*path == ' ' || *path == '#')
+            sb_putc(out, '\\');
+        if (*path == '$')
+            sb_putc(out, '$');
+        sb_putc(out, *path);
+    }
+}
+
+static const char *without_extension(Arena *a, const char *path)
+{
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    return dot && (!slash || dot > slash) ? arena_strndup(a, path, (size_t)(dot - path)) : path;
+}
+
+static int write_depend(Drive *d, const OutputResult *r)
+{
+    if (!d->o->depend || !r->files.n)
+        return STATUS_DONE;
+    StrBuf out = {.a = d->a};
+    for (uint32_t i = 0; i < r->files.n; i++) {
+        sb_puts(&out, i ? " " : "");
+        escaped(&out, r->files.at[i]);
+    }
+    sb_putc(&out, ':');
+    for (uint32_t i = 0; i < d->c->models.files.n; i++) {
+        sb_puts(&out, " \\\n  ");
+        escaped(&out, d->c->models.files.at[i]);
+    }
+    sb_puts(&out, "\n");
+    for (uint32_t i = 1; i < d->c->models.files.n; i++) { /* a removed import is no error */
+        escaped(&out, d->c->models.files.at[i]);
+        sb_puts(&out, ":\n");
+    }
+    const char *path = d->o->depend_file;
+    if (!path)
+        path = arena_printf(d->a, "%s.d", without_extension(d->a, r->files.at[0]));
+    const char *bad = codegen_write_file(d->a, path, sb_text(&out), out.n);
+    return bad ? drive_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
+}
+
+/* --- files ------------------------------------------------------------------------------------------ */
+
+static int write_model(Drive *d, Program *p, OutputResult *all)
+{
+    const Options *o = d->o;
+    Output out = {.level = o->level, .debug = o->debug};
+    out.kind = o->mode == MODE_source   ? OUTPUT_SOURCES
+               : o->mode == MODE_shared ? OUTPUT_SHARED
+                                        : OUTPUT_OBJECT;
+    out.out = o->output;
+    out.cpu = compile_lower(d->c, p, false);
+    if (!out.cpu)
+        return STATUS_INPUT;
+    if (out.kind == OUTPUT_SOURCES && o->cuda) {
+        out.cuda = compile_lower(d->c, p, true);
+        if (!out.cuda)
+            return STATUS_INPUT;
+    }
+    const double from = compile_now();
+    const char *include[2];
+    out.include_dirs = include;
+    out.ninclude_dirs = place_include_dirs(d->a, include, 2);
+    const OutputResult r = codegen_write(d->a, &out);
+    compile_time(d->c, "print and write", from);
+    if (r.status)
+        return drive_error(r.status, "%s", r.message);
+    for (uint32_t i = 0; i < r.files.n; i++) {
+        vec_push(d->a, &all->files, r.files.at[i]);
+        if (o->verbose)
+            fprintf(stderr, "wrote %s\n", r.files.at[i]);
+    }
+    return STATUS_DONE;
+}
+
+/* An executable: the object, a main of three lines, and the driver's library. */
+static int link_executable(Drive *d, Program *p)
+{
+    const char *name = sym_text(d->c->cx->names, p->name);
+    const char *exe = d->o->output ? d->o->output : name;
+    HostModel *cpu = compile_lower(d->c, p, false);
+    if (!cpu)
+        return STATUS_INPUT;
+    const char *lib = place_library(d->a, "libtenon_run.a");
+    if (!lib)
+        return drive_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
+    StrBuf text = {.a = d->a};
+    codegen_c(cpu, false, &text);
+    sb_printf(&text,
+              "\nint tn_run_main(const tn_model_desc *desc, int argc, char **argv);\n"
+              "int main(int argc, char **argv)\n{\n    return tn_run_main(&%s_desc, argc, argv);\n}\n",
+              name);
+    const char *source = arena_printf(d->a, "%s.%ld.c", exe, (long)getpid());
+    const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
+    const char *bad = codegen_write_file(d->a, source, sb_text(&text), text.n);
+    if (bad)
+        return drive_error(STATUS_INPUT, "%s", bad);
+    const char *args[] = {"-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno",
+                          "-fno-trapping-math", "-march=native", "-o", made, source, lib, "-lzip",
+                          "-lcjson", "-lm", "-lpthread", "-ldl", NULL};
+    const char *log = "";
+    int status = codegen_cc(d->a, args, &log);
+    unlink(source);
+    if (status)
+        drive_error(status, "the C compiler failed:\n%s", log);
+    else if (rename(made, exe))
+        status = drive_error(STATUS_INPUT, "cannot write %s", exe);
+    if (status)
+        unlink(made);
+    return status;
+}
+
+int drive_code(Drive *d)
+{
+    int status = drive_front(d);
+    if (status)
+        return status;
+    const uint32_t n = d->c->models.models.n;
+    if (!n) {
+        drive_model(d);
+        return STATUS_INPUT;
+    }
+    if (d->o->mode == MODE_executable)
+        return link_executable(d, d->c->models.models.at[0]);
+    if (n > 1 && d->o->output && d->o->mode != MODE_source)
+        return drive_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
+                           d->o->file, n);
+    OutputResult all = {0};
+    for (uint32_t i = 0; i < n && !status; i++)
+        status = write_model(d, d->c->models.models.at[i], &all);
+    const int messages = drive_messages(d);
+    if (!status)
+        status = messages ? messages : write_depend(d, &all);
+    return status;
+}
+
+/* --- in memory -------------------------------------------------------------------------------------- */
+
+static int load(Drive *d, const tn_model_desc **desc)
+{
+    int status = drive_front(d);
+    if (status)
+        return status;
+    Program *p = drive_model(d);
+    if (!p)
+        return STATUS_INPUT;
+    HostModel *cpu = compile_lower(d->c, p, false);
+    if (!cpu) {
+        status = drive_messages(d);
+        return status ? status : STATUS_INPUT;
+    }
+    const double from = compile_now();
+    const LoadedModel m = codegen_load(d->a, cpu, d->o->level);
+    compile_time(d->c, m.cached ? "load from the cache" : "C compiler and load", from);
+    if (m.status)
+        return drive_error(m.status, "%s", m.message);
+    *desc = m.desc;
+    return STATUS_DONE;
+}
+
+int drive_run(Drive *d)
+{
+    const tn_model_desc *desc;
+    const int status = load(d, &desc);
+    if (status)
+        return status;
+    const Options *o = d->o;
+    const RunOptions run = {
+        .method = o->method,
+        .operands = o->operands.at,
+        .noperands = (int)o->operands.n,
+        .grad = o->grad,
+        .training = o->training,
+        .cotangents = o->cotangents.at,
+        .ncotangents = (int)o->cotangents.n,
+        .load = o->load,
+        .out = o->output,
+        .seed = o->seed,
+        .threads = o->threads,
+        .repeat = o->bench && !o->grad ? 50 : 0,
+    };
+    return run_method(d->a, desc, &run);
+}
+
+int drive_train(Drive *d)
+{
+    const tn_model_desc *desc;
+    const int status = load(d, &desc);
+    if (status)
+        return status;
+    const Options *o = d->o;
+    const TrainOptions train = {
+        .epochs = o->epochs ? o->epochs : 10,
+        .batch = o->batch,
+        .lr = o->lr,
+        .val = o->val,
+        .seed = o->seed,
+        .load = o->load,
+        .save = o->save,
+        .resume = o->resume,
+        .data = o->data,
+        .threads = o->threads,
+    };
+    return train_run(d->a, desc, &train);
+}
