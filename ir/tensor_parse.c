@@ -13,44 +13,44 @@
 
 static void parse_dim(Scan *q)
 {
-    const Sym s = scan_word(q);
+    const Sym s = text_word(q);
     if (q->failed)
         return;
     const Symbol symbol = dim_new_symbol(q->cx->dims, SYM_SIZE, s, (Dim){0});
     SymbolInfo *info = dim_symbol(q->cx->dims, symbol);
     for (;;)
-        if (scan_accept(q, "lo="))
-            info->lo = scan_integer(q);
-        else if (scan_accept(q, "hi="))
-            info->hi = scan_integer(q);
-        else if (scan_accept(q, "div="))
-            info->div = scan_integer_in(q, 1, INT64_MAX);
-        else if (scan_accept(q, "rem="))
-            info->rem = scan_integer_in(q, 0, INT64_MAX);
-        else if (scan_accept(q, "hint="))
-            info->hint = scan_integer(q);
+        if (text_accept(q, "lo="))
+            info->lo = text_integer(q);
+        else if (text_accept(q, "hi="))
+            info->hi = text_integer(q);
+        else if (text_accept(q, "div="))
+            info->div = text_integer_in(q, 1, INT64_MAX);
+        else if (text_accept(q, "rem="))
+            info->rem = text_integer_in(q, 0, INT64_MAX);
+        else if (text_accept(q, "hint="))
+            info->hint = text_integer(q);
         else
             break;
     if (!q->failed && (info->lo > info->hi || info->rem >= info->div))
-        scan_fail(q, "no size fits these facts");
+        text_fail(q, "no size fits these facts");
 }
 
 static void parse_fact(Scan *q)
 {
-    const Sym s = scan_word(q);
+    const Sym s = text_word(q);
     const char *text = sym_text(q->cx->names, s);
-    const Symbol symbol = scan_symbol(q, text, strlen(text));
-    scan_expect(q, "=");
-    const Dim to = scan_size(q);
+    const Symbol symbol = text_symbol(q, text, strlen(text));
+    text_expect(q, "=");
+    const Dim to = text_size(q);
     if (!q->failed && (!symbol.id || !dim_assume_equal(q->cx->dims, dim_of(q->cx->dims, symbol), to)))
-        scan_fail(q, "this cannot be a fact about %s", text);
+        text_fail(q, "this cannot be a fact about %s", text);
 }
 
 static uint32_t slot_ref(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     const char *start = q->at;
-    const Sym s = scan_name(q);
+    const Sym s = text_name(q);
     for (uint32_t i = 1; i < q->p->slots.n; i++)
         if (sym_eq(q->p->slots.at[i].name, s))
             return i;
@@ -59,25 +59,25 @@ static uint32_t slot_ref(Scan *q)
     if (!*end && k > 0 && k < q->p->slots.n)
         return (uint32_t)k;
     q->at = start;
-    scan_fail(q, "there is no slot '%s'", sym_text(q->cx->names, s));
+    text_fail(q, "there is no slot '%s'", sym_text(q->cx->names, s));
     return 0;
 }
 
 static void parse_slot(Scan *q)
 {
-    Slot s = {.name = scan_name(q)};
-    const char *kind = scan_word_text(q);
+    Slot s = {.name = text_name(q)};
+    const char *kind = text_word_text(q);
     int k = 0;
     while (k < SLOT_KINDS && strcmp(slot_kind_text((SlotKind)k), kind))
         k++;
     if (k == SLOT_KINDS)
-        scan_fail(q, "there is no kind of slot '%s'", kind);
+        text_fail(q, "there is no kind of slot '%s'", kind);
     s.kind = (SlotKind)(k < SLOT_KINDS ? k : 0);
-    s.type = scan_type(q);
-    s.saved = scan_accept(q, "saved");
-    if (scan_accept(q, "initial="))
-        s.initial = scan_number(q);
-    if (scan_accept(q, "segment="))
+    s.type = text_type(q);
+    s.saved = text_accept(q, "saved");
+    if (text_accept(q, "initial="))
+        s.initial = text_number(q);
+    if (text_accept(q, "segment="))
         s.segment = slot_ref(q);
     if (!q->failed)
         program_add_slot(q->p, s);
@@ -85,44 +85,44 @@ static void parse_slot(Scan *q)
 
 static void parse_view(Scan *q)
 {
-    StateView v = {.name = scan_string(q)};
+    StateView v = {.name = text_string(q)};
     v.slot = slot_ref(q);
-    scan_expect(q, "+");
-    v.offset = scan_integer_in(q, 0, INT64_MAX);
-    scan_expect(q, ":");
-    v.type = scan_type(q);
-    v.trainable = scan_accept(q, "trainable");
-    v.is_param = scan_accept(q, "param");
-    v.saved = scan_accept(q, "saved");
-    while (scan_accept(q, "alias"))
-        vec_push(q->cx->perm, &v.aliases, scan_string(q));
+    text_expect(q, "+");
+    v.offset = text_integer_in(q, 0, INT64_MAX);
+    text_expect(q, ":");
+    v.type = text_type(q);
+    v.trainable = text_accept(q, "trainable");
+    v.is_param = text_accept(q, "param");
+    v.saved = text_accept(q, "saved");
+    while (text_accept(q, "alias"))
+        vec_push(q->cx->perm, &v.aliases, text_string(q));
     if (!q->failed)
         vec_push(q->cx->perm, &q->p->state, v);
 }
 
 static void parse_train(Scan *q)
 {
-    TrainInfo t = {.method = scan_name(q)};
-    scan_expect(q, "graph=");
-    t.graph_step = (uint32_t)scan_integer_in(q, 0, UINT32_MAX);
-    scan_expect(q, "accumulate=");
-    t.accumulate = (int)scan_integer_in(q, 1, INT32_MAX);
-    if (scan_accept(q, "hypers"))
+    TrainInfo t = {.method = text_name(q)};
+    text_expect(q, "graph=");
+    t.graph_step = (uint32_t)text_integer_in(q, 0, UINT32_MAX);
+    text_expect(q, "accumulate=");
+    t.accumulate = (int)text_integer_in(q, 1, INT32_MAX);
+    if (text_accept(q, "hypers"))
         do
             vec_push(q->cx->perm, &t.hypers, slot_ref(q));
-        while (scan_accept(q, ","));
+        while (text_accept(q, ","));
     if (!q->failed)
         vec_push(q->cx->perm, &q->p->trains, t);
 }
 
 static void parse_gradcheck(Scan *q)
 {
-    GradCheck c = {.test = scan_name(q)};
-    scan_expect(q, "inputs=");
-    c.inputs = scan_name(q);
-    scan_expect(q, "loss=");
-    c.loss = scan_name(q);
-    c.text = sym_text(q->cx->names, scan_string(q));
+    GradCheck c = {.test = text_name(q)};
+    text_expect(q, "inputs=");
+    c.inputs = text_name(q);
+    text_expect(q, "loss=");
+    c.loss = text_name(q);
+    c.text = sym_text(q->cx->names, text_string(q));
     if (!q->failed)
         vec_push(q->cx->perm, &q->p->gradchecks, c);
 }
@@ -132,8 +132,8 @@ static void parse_gradcheck(Scan *q)
 /* The name behind a %, without the number of a result. */
 static Sym value_name(Scan *q)
 {
-    scan_expect(q, "%");
-    return q->failed ? (Sym){0} : scan_word(q);
+    text_expect(q, "%");
+    return q->failed ? (Sym){0} : text_word(q);
 }
 
 static Val value(Scan *q)
@@ -144,13 +144,13 @@ static Val value(Scan *q)
         if (sym_eq(q->values.at[i].name, s))
             v = q->values.at[i].val;
     if (!v.node)
-        scan_fail(q, "there is no value %%%s here", sym_text(q->cx->names, s));
+        text_fail(q, "there is no value %%%s here", sym_text(q->cx->names, s));
     if (*q->at == '#') {
         q->at++;
-        v.result = (uint32_t)scan_integer_in(q, 0, UINT32_MAX);
+        v.result = (uint32_t)text_integer_in(q, 0, UINT32_MAX);
     }
     if (!q->failed && v.result >= graph_node(q->g, v)->nout)
-        scan_fail(q, "%%%s has no result %u", sym_text(q->cx->names, s), v.result);
+        text_fail(q, "%%%s has no result %u", sym_text(q->cx->names, s), v.result);
     return v;
 }
 
@@ -158,7 +158,7 @@ static void define(Scan *q, Sym s, Val v)
 {
     for (uint32_t i = 0; i < q->values.n; i++)
         if (sym_eq(q->values.at[i].name, s))
-            scan_fail(q, "%%%s is defined twice", sym_text(q->cx->names, s));
+            text_fail(q, "%%%s is defined twice", sym_text(q->cx->names, s));
     vec_push(q->cx->scratch, &q->values, ((Named){s, v}));
 }
 
@@ -176,32 +176,32 @@ static int64_t attr_word_of(Scan *q, Op op, AttrName a, const char **later)
 {
     switch (attr_kind(a)) {
     case AK_DIMS:
-        return (int64_t)scan_size(q).id;
+        return (int64_t)text_size(q).id;
     case AK_DTYPE:
-        return dtype_parse(scan_word_text(q));
+        return dtype_parse(text_word_text(q));
     case AK_SYM:
-        return (int64_t)scan_string(q).id;
+        return (int64_t)text_string(q).id;
     case AK_REDUCER: {
-        const char *s = scan_word_text(q);
+        const char *s = text_word_text(q);
         if (!q->failed && !reducer_parse(s) && strcmp(s, "none"))
-            scan_fail(q, "there is no reducer '%s'", s);
+            text_fail(q, "there is no reducer '%s'", s);
         return reducer_parse(s);
     }
     case AK_GRAPH: {
-        const int64_t k = scan_integer_in(q, 0, q->texts.n);
+        const int64_t k = text_integer_in(q, 0, q->texts.n);
         if (!q->failed && a == ATTR_graph && k < (int64_t)q->texts.n)
             read_graph(q, (uint32_t)k);
         return k;
     }
     default:
         if (op == OP_const) {
-            scan_skip(q);
+            text_skip(q);
             *later = q->at;
             while (*q->at && *q->at != '}' && *q->at != ',')
                 q->at++;
             return 0;
         }
-        return a == ATTR_slot ? slot_ref(q) : scan_integer(q);
+        return a == ATTR_slot ? slot_ref(q) : text_integer(q);
     }
 }
 
@@ -214,26 +214,26 @@ typedef struct {
 static Attr attr_list(Scan *q, Op op, AttrName a, const char **later)
 {
     VEC(int64_t) words = {0};
-    if (!scan_accept(q, "[")) {
+    if (!text_accept(q, "[")) {
         const int64_t w = attr_word_of(q, op, a, later);
         vec_push(q->cx->perm, &words, w);
-    } else if (!scan_accept(q, "]")) {
+    } else if (!text_accept(q, "]")) {
         do {
             const int64_t w = attr_word_of(q, op, a, later);
             vec_push(q->cx->perm, &words, w);
-        } while (scan_accept(q, ","));
-        scan_expect(q, "]");
+        } while (text_accept(q, ","));
+        text_expect(q, "]");
     }
     return (Attr){words.at, words.n};
 }
 
 static void parse_attrs(Scan *q, Op op, Attrs *as)
 {
-    if (!scan_accept(q, "{"))
+    if (!text_accept(q, "{"))
         return;
     do {
         const char *start = q->at;
-        const char *s = scan_word_text(q);
+        const char *s = text_word_text(q);
         const AttrName a = attr_parse(s);
         const OpInfo *info = op_info(op);
         int k = 0;
@@ -241,14 +241,14 @@ static void parse_attrs(Scan *q, Op op, Attrs *as)
             k++;
         if (k == info->nattrs || a == ATTR_none) {
             q->at = start;
-            scan_fail(q, "%s has no attribute '%s'", info->name, s);
+            text_fail(q, "%s has no attribute '%s'", info->name, s);
             return;
         }
-        scan_expect(q, "=");
+        text_expect(q, "=");
         as->at[k] = attr_list(q, op, a, &as->value);
         as->given[k] = true;
-    } while (scan_accept(q, ","));
-    scan_expect(q, "}");
+    } while (text_accept(q, ","));
+    text_expect(q, "}");
 }
 
 static int64_t const_word(Scan *q, const char *text, DType t)
@@ -265,7 +265,7 @@ static int64_t const_word(Scan *q, const char *text, DType t)
         w = strtoll(text, &end, 10);
     }
     if (end == text)
-        scan_fail(q, "a constant needs a number");
+        text_fail(q, "a constant needs a number");
     return w;
 }
 
@@ -304,7 +304,7 @@ static void check_counts(Scan *q, Op op, const Attrs *as)
                          a == ATTR_grad || a == ATTR_results || a == ATTR_place ||
                          a == ATTR_value || a == ATTR_dtype || a == ATTR_name;
         if (one && as->at[i].n != 1)
-            scan_fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
+            text_fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
     }
 }
 
@@ -322,7 +322,7 @@ static void make_node(Scan *q, Line *l, Op op, const Val *in, uint32_t nin, cons
     const char *error = infer_check(&q->b, op, in, nin, as->at);
     if (error) {
         q->at = l->start;
-        scan_fail(q, "%s", error);
+        text_fail(q, "%s", error);
         return;
     }
     const Val v = build(&q->b, op, in, nin, as->at);
@@ -332,7 +332,7 @@ static void make_node(Scan *q, Line *l, Op op, const Val *in, uint32_t nin, cons
         same = n->types[k].id == l->types[k].id;
     if (!same) {
         q->at = l->start;
-        scan_fail(q, "the type of %%%s is not what is written: it is %s",
+        text_fail(q, "the type of %%%s is not what is written: it is %s",
              sym_text(q->cx->names, l->name), type_text(q->p, q->cx->scratch, n->types[0]));
         return;
     }
@@ -346,40 +346,40 @@ static void parse_node(Scan *q)
     Line l = {.start = q->at};
     l.name = value_name(q);
     uint32_t named = 1;
-    while (scan_accept(q, ",")) { /* the further results are numbered names of the first */
+    while (text_accept(q, ",")) { /* the further results are numbered names of the first */
         value_name(q);
-        scan_expect(q, "#");
-        if (scan_integer(q) != named++)
-            scan_fail(q, "results are numbered in order");
+        text_expect(q, "#");
+        if (text_integer(q) != named++)
+            text_fail(q, "results are numbered in order");
     }
-    scan_expect(q, "=");
-    const char *s = scan_word_text(q);
+    text_expect(q, "=");
+    const char *s = text_word_text(q);
     const Op op = op_parse(s);
     if (!q->failed && (op == OP_none || op == OP_input))
-        scan_fail(q, "there is no op '%s'", s);
+        text_fail(q, "there is no op '%s'", s);
     if (q->failed)
         return;
     VEC(Val) in = {0};
-    scan_skip(q);
+    text_skip(q);
     while (!q->failed && *q->at == '%') {
         const Val v = value(q);
         vec_push(q->cx->scratch, &in, v);
-        if (!scan_accept(q, ","))
+        if (!text_accept(q, ","))
             break;
-        scan_skip(q);
+        text_skip(q);
     }
     Attrs as = {0};
     parse_attrs(q, op, &as);
-    scan_expect(q, ":");
+    text_expect(q, ":");
     do {
         if (l.nresults == MAX_RESULTS)
-            scan_fail(q, "there are too many results");
+            text_fail(q, "there are too many results");
         else
-            l.types[l.nresults++] = scan_type(q);
-    } while (scan_accept(q, ","));
+            l.types[l.nresults++] = text_type(q);
+    } while (text_accept(q, ","));
     if (!q->failed && named != l.nresults)
-        scan_fail(q, "%u names for %u results", named, l.nresults);
-    q->b.stage = scan_accept(q, "!") ? (int)scan_integer_in(q, 0, STAGE_UPDATE) : 0;
+        text_fail(q, "%u names for %u results", named, l.nresults);
+    q->b.stage = text_accept(q, "!") ? (int)text_integer_in(q, 0, STAGE_UPDATE) : 0;
     if (q->failed)
         return;
     fill_attrs(q, op, &as, in.at, in.n, l.types[0]);
@@ -392,25 +392,25 @@ static void parse_node(Scan *q)
 
 static void parse_params(Scan *q)
 {
-    scan_expect(q, "(");
-    while (!q->failed && !scan_accept(q, ")")) {
+    text_expect(q, "(");
+    while (!q->failed && !text_accept(q, ")")) {
         if (q->g->params.n)
-            scan_expect(q, ",");
+            text_expect(q, ",");
         const Sym s = value_name(q);
-        scan_skip(q);
-        const Sym called = *q->at == '"' ? scan_string(q) : s;
-        scan_expect(q, ":");
-        const Ty t = scan_type(q);
+        text_skip(q);
+        const Sym called = *q->at == '"' ? text_string(q) : s;
+        text_expect(q, ":");
+        const Ty t = text_type(q);
         if (q->failed)
             return;
         const Val v = build_input(&q->b, called, t);
         q->g->nodes.at[v.node].hint = is_number(sym_text(q->cx->names, s)) ? (Sym){0} : s;
         define(q, s, v);
         GraphParam *p = &vec_last(&q->g->params);
-        p->optional = scan_accept(q, "optional");
-        p->wants_grad = scan_accept(q, "grad");
-        if (scan_accept(q, "inout="))
-            p->inout = (int32_t)scan_integer_in(q, 0, INT32_MAX);
+        p->optional = text_accept(q, "optional");
+        p->wants_grad = text_accept(q, "grad");
+        if (text_accept(q, "inout="))
+            p->inout = (int32_t)text_integer_in(q, 0, INT32_MAX);
     }
 }
 
@@ -423,17 +423,17 @@ static bool guard_call(Scan *q, GuardTerm *t)
     } words[] = {
         {"divisible(", G_DIVISIBLE}, {"arch(", G_ARCH}, {"has(", G_HAS}, {"want(", G_WANT}};
     size_t i = 0;
-    while (i < ARRAY_LEN(words) && !scan_accept(q, words[i].text))
+    while (i < ARRAY_LEN(words) && !text_accept(q, words[i].text))
         i++;
     if (i == ARRAY_LEN(words))
         return false;
     t->kind = words[i].kind;
     if (t->kind == G_DIVISIBLE) {
-        t->a = scan_size(q);
-        scan_expect(q, ",");
+        t->a = text_size(q);
+        text_expect(q, ",");
     }
-    t->k = scan_integer(q);
-    scan_expect(q, ")");
+    t->k = text_integer(q);
+    text_expect(q, ")");
     return true;
 }
 
@@ -443,16 +443,16 @@ static void guard_comparison(Scan *q, GuardTerm *t)
         const char *text;
         GuardKind kind;
     } ops[] = {{"==", G_EQ}, {"!=", G_NE}, {"<=", G_LE}, {"<", G_LT}};
-    t->a = scan_size(q);
+    t->a = text_size(q);
     size_t i = 0;
-    while (i < ARRAY_LEN(ops) && !scan_accept(q, ops[i].text))
+    while (i < ARRAY_LEN(ops) && !text_accept(q, ops[i].text))
         i++;
     if (i == ARRAY_LEN(ops)) {
-        scan_fail(q, "a comparison is expected");
+        text_fail(q, "a comparison is expected");
         return;
     }
     t->kind = ops[i].kind;
-    t->b = scan_size(q);
+    t->b = text_size(q);
 }
 
 static void parse_require(Scan *q)
@@ -460,71 +460,71 @@ static void parse_require(Scan *q)
     EntryCheck c = {0};
     if (!guard_call(q, &c.guard))
         guard_comparison(q, &c.guard);
-    scan_expect(q, ",");
-    c.message = sym_text(q->cx->names, scan_string(q));
+    text_expect(q, ",");
+    c.message = sym_text(q->cx->names, text_string(q));
     vec_push(q->cx->perm, &q->g->checks, c);
 }
 
 static void parse_return(Scan *q)
 {
     do {
-        scan_skip(q);
+        text_skip(q);
         Sym s = {0};
         if (*q->at != '%') {
-            s = scan_name(q);
-            scan_expect(q, "=");
+            s = text_name(q);
+            text_expect(q, "=");
         }
         const Val v = value(q);
         graph_result(q->p, q->g, s, v, (Span){0});
-    } while (scan_accept(q, ","));
+    } while (text_accept(q, ","));
 }
 
 static void parse_body(Scan *q)
 {
-    scan_expect(q, "{");
-    while (!q->failed && !scan_accept(q, "}")) {
+    text_expect(q, "{");
+    while (!q->failed && !text_accept(q, "}")) {
         if (*q->at == '%') {
             parse_node(q);
-        } else if (scan_accept(q, "require")) {
+        } else if (text_accept(q, "require")) {
             parse_require(q);
-        } else if (scan_accept(q, "commit")) {
+        } else if (text_accept(q, "commit")) {
             const uint32_t slot = slot_ref(q);
-            scan_expect(q, "<-");
+            text_expect(q, "<-");
             const Val v = value(q);
             if (!q->failed && val_type(q->g, v).id != q->p->slots.at[slot].type.id)
-                scan_fail(q, "the committed value has another type than its slot");
+                text_fail(q, "the committed value has another type than its slot");
             graph_commit(q->p, q->g, slot, v);
-        } else if (scan_accept(q, "saved")) {
+        } else if (text_accept(q, "saved")) {
             do {
                 const Val v = value(q);
                 vec_push(q->cx->perm, &q->g->saved, v);
-            } while (scan_accept(q, ","));
-        } else if (scan_accept(q, "return")) {
+            } while (text_accept(q, ","));
+        } else if (text_accept(q, "return")) {
             parse_return(q);
         } else {
-            scan_fail(q, "a value, 'require', 'commit', 'saved' or 'return' is expected");
+            text_fail(q, "a value, 'require', 'commit', 'saved' or 'return' is expected");
         }
     }
 }
 
 static GraphKind graph_kind(Scan *q)
 {
-    const char *s = scan_word_text(q);
+    const char *s = text_word_text(q);
     for (int k = 0; k < GRAPH_KINDS; k++)
         if (!strcmp(graph_kind_text((GraphKind)k), s))
             return (GraphKind)k;
-    scan_fail(q, "there is no kind of graph '%s'", s);
+    text_fail(q, "there is no kind of graph '%s'", s);
     return GRAPH_METHOD;
 }
 
 static void parse_graph(Scan *q)
 {
-    scan_expect(q, "graph");
-    scan_expect(q, "@");
-    q->g->name = scan_name(q);
+    text_expect(q, "graph");
+    text_expect(q, "@");
+    q->g->name = text_name(q);
     q->g->kind = graph_kind(q);
-    if (scan_accept(q, "of"))
-        q->g->method = scan_name(q);
+    if (text_accept(q, "of"))
+        q->g->method = text_name(q);
     q->b = builder_for(q->p, q->g);
     q->b.no_fold = true;
     parse_params(q);
@@ -535,7 +535,7 @@ static void parse_graph(Scan *q)
 static void read_graph(Scan *q, uint32_t index)
 {
     if (q->state[index] == 1)
-        scan_fail(q, "graph %u calls itself", index);
+        text_fail(q, "graph %u calls itself", index);
     if (q->failed || q->state[index])
         return;
     const Scan outer = *q;
@@ -548,9 +548,14 @@ static void read_graph(Scan *q, uint32_t index)
     q->state[index] = 2;
     if (q->failed)
         return;
-    scan_skip(q);
+    text_skip(q);
+    const char *error = tensor_verify(q->p, q->g, false); /* what concerns the graph as a whole */
+    if (error) {
+        q->at = q->texts.at[index];
+        scan_fail(q, "%s", error);
+    }
     if (index + 1 < q->texts.n ? q->at != q->texts.at[index + 1] : *q->at != 0)
-        scan_fail(q, "a graph is expected");
+        text_fail(q, "a graph is expected");
     q->g = outer.g;
     q->b = outer.b;
     q->at = outer.at;
@@ -580,31 +585,31 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
     const SourceFile *f = source_file(cx->sources, file);
     Scan q = {.cx = cx, .file = file, .text = f->text, .at = f->text};
     dim_overflowed(cx->dims);
-    scan_expect(&q, "tenon-ir");
-    if (!q.failed && scan_integer(&q) != 1)
-        scan_fail(&q, "this version of the text is not known");
-    scan_expect(&q, "program");
-    q.p = program_create(cx, scan_name(&q));
+    text_expect(&q, "tenon-ir");
+    if (!q.failed && text_integer(&q) != 1)
+        text_fail(&q, "this version of the text is not known");
+    text_expect(&q, "program");
+    q.p = program_create(cx, text_name(&q));
     q.p->file = f->path;
     for (;;)
-        if (scan_accept(&q, "dim"))
+        if (text_accept(&q, "dim"))
             parse_dim(&q);
-        else if (scan_accept(&q, "fact"))
+        else if (text_accept(&q, "fact"))
             parse_fact(&q);
-        else if (scan_accept(&q, "slot"))
+        else if (text_accept(&q, "slot"))
             parse_slot(&q);
-        else if (scan_accept(&q, "view"))
+        else if (text_accept(&q, "view"))
             parse_view(&q);
-        else if (scan_accept(&q, "train"))
+        else if (text_accept(&q, "train"))
             parse_train(&q);
-        else if (scan_accept(&q, "gradcheck"))
+        else if (text_accept(&q, "gradcheck"))
             parse_gradcheck(&q);
         else
             break;
-    scan_skip(&q);
+    text_skip(&q);
     find_graphs(&q);
     if (*q.at && (!q.texts.n || q.texts.at[0] != q.at))
-        scan_fail(&q, "'dim', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
+        text_fail(&q, "'dim', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
     for (uint32_t i = 0; i < q.texts.n && !q.failed; i++)
         read_graph(&q, i);
     return q.failed ? NULL : q.p;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void scan_fail(Scan *q, const char *fmt, ...)
+void text_fail(Scan *q, const char *fmt, ...)
 {
     if (q->failed)
         return;
@@ -21,7 +21,7 @@ void scan_fail(Scan *q, const char *fmt, ...)
 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
-void scan_skip(Scan *q)
+void text_skip(Scan *q)
 {
     for (;; q->at++) {
         if (*q->at == ';')
@@ -32,9 +32,9 @@ void scan_skip(Scan *q)
     }
 }
 
-bool scan_accept(Scan *q, const char *token)
+bool text_accept(Scan *q, const char *token)
 {
-    scan_skip(q);
+    text_skip(q);
     const size_t n = strlen(token);
     if (q->failed || strncmp(q->at, token, n))
         return false;
@@ -45,10 +45,10 @@ bool scan_accept(Scan *q, const char *token)
     return true;
 }
 
-void scan_expect(Scan *q, const char *token)
+void text_expect(Scan *q, const char *token)
 {
-    if (!scan_accept(q, token))
-        scan_fail(q, "'%s' is expected", token);
+    if (!text_accept(q, token))
+        text_fail(q, "'%s' is expected", token);
 }
 
 static bool in_name(char c)
@@ -57,27 +57,27 @@ static bool in_name(char c)
 }
 
 /* A bare name; {0} (and a message) if there is none. */
-Sym scan_word(Scan *q)
+Sym text_word(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     const char *start = q->at;
     while (in_name(*q->at))
         q->at++;
     if (q->at == start)
-        scan_fail(q, "a name is expected");
+        text_fail(q, "a name is expected");
     return sym_intern(q->cx->names, start, (size_t)(q->at - start));
 }
 
-const char *scan_word_text(Scan *q)
+const char *text_word_text(Scan *q)
 {
-    return sym_text(q->cx->names, scan_word(q));
+    return sym_text(q->cx->names, text_word(q));
 }
 
-Sym scan_string(Scan *q)
+Sym text_string(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     if (*q->at != '"') {
-        scan_fail(q, "a string is expected");
+        text_fail(q, "a string is expected");
         return (Sym){0};
     }
     StrBuf s = {.a = q->cx->scratch};
@@ -90,54 +90,54 @@ Sym scan_string(Scan *q)
         sb_putc(&s, c);
     }
     if (!*q->at)
-        scan_fail(q, "a string does not end");
+        text_fail(q, "a string does not end");
     else
         q->at++;
     return sym_intern(q->cx->names, sb_text(&s), s.n);
 }
 
-Sym scan_name(Scan *q)
+Sym text_name(Scan *q)
 {
-    scan_skip(q);
-    return *q->at == '"' ? scan_string(q) : scan_word(q);
+    text_skip(q);
+    return *q->at == '"' ? text_string(q) : text_word(q);
 }
 
-int64_t scan_integer(Scan *q)
+int64_t text_integer(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     char *end;
     errno = 0;
     const bool hex = q->at[0] == '0' && q->at[1] == 'x';
     const int64_t v = hex ? (int64_t)strtoull(q->at, &end, 16) : strtoll(q->at, &end, 10);
     if (end == q->at || errno)
-        scan_fail(q, "an integer is expected");
+        text_fail(q, "an integer is expected");
     else
         q->at = end;
     return v;
 }
 
-int64_t scan_integer_in(Scan *q, int64_t lo, int64_t hi)
+int64_t text_integer_in(Scan *q, int64_t lo, int64_t hi)
 {
-    const int64_t v = scan_integer(q);
+    const int64_t v = text_integer(q);
     if (!q->failed && (v < lo || v > hi))
-        scan_fail(q, "%lld is out of range", (long long)v);
+        text_fail(q, "%lld is out of range", (long long)v);
     return q->failed ? lo : v;
 }
 
-double scan_number(Scan *q)
+double text_number(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     char *end;
     const double v = strtod(q->at, &end);
     if (end == q->at)
-        scan_fail(q, "a number is expected");
+        text_fail(q, "a number is expected");
     q->at = end;
     return v;
 }
 
 /* --- sizes and types -------------------------------------------------------------------------- */
 
-Symbol scan_symbol(void *ctx, const char *s, size_t n)
+Symbol text_symbol(void *ctx, const char *s, size_t n)
 {
     const Scan *q = ctx;
     const DimTable *t = q->cx->dims;
@@ -149,44 +149,44 @@ Symbol scan_symbol(void *ctx, const char *s, size_t n)
     return (Symbol){0};
 }
 
-Dim scan_size(Scan *q)
+Dim text_size(Scan *q)
 {
-    scan_skip(q);
+    text_skip(q);
     Dim d;
     const char *end;
-    const char *error = dim_parse(q->cx->dims, q->at, &end, scan_symbol, q, &d);
+    const char *error = dim_parse(q->cx->dims, q->at, &end, text_symbol, q, &d);
     q->at = end;
     if (error)
-        scan_fail(q, "%s", error);
+        text_fail(q, "%s", error);
     else if (dim_overflowed(q->cx->dims))
-        scan_fail(q, "a size is too large");
+        text_fail(q, "a size is too large");
     return d;
 }
 
 static Place scan_place(Scan *q)
 {
-    if (scan_accept(q, "@host"))
+    if (text_accept(q, "@host"))
         return PLACE_HOST;
-    scan_skip(q);
+    text_skip(q);
     if (strncmp(q->at, "@d", 2))
         return PLACE_D0;
     q->at += 2;
-    return (Place)scan_integer_in(q, 0, PLACE_HOST - 1);
+    return (Place)text_integer_in(q, 0, PLACE_HOST - 1);
 }
 
-Ty scan_type(Scan *q)
+Ty text_type(Scan *q)
 {
-    TypeInfo t = {.dtype = dtype_parse(scan_word_text(q))};
+    TypeInfo t = {.dtype = dtype_parse(text_word_text(q))};
     if (t.dtype == DT_none)
-        scan_fail(q, "a dtype is expected");
-    scan_expect(q, "[");
-    while (!q->failed && !scan_accept(q, "]")) {
+        text_fail(q, "a dtype is expected");
+    text_expect(q, "[");
+    while (!q->failed && !text_accept(q, "]")) {
         if (t.rank)
-            scan_expect(q, ",");
+            text_expect(q, ",");
         if (t.rank == MAX_RANK)
-            scan_fail(q, "a tensor may have at most %d axes", MAX_RANK);
+            text_fail(q, "a tensor may have at most %d axes", MAX_RANK);
         else
-            t.shape[t.rank++] = scan_size(q);
+            t.shape[t.rank++] = text_size(q);
     }
     t.place = scan_place(q);
     return q->failed ? (Ty){0} : type_make(q->p, t);

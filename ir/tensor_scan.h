@@ -1,5 +1,5 @@
 /* tensor_scan.h: reading the words of tensor IR text; the lines are read in tensor_parse.c. After
- * the first mistake (scan_fail) nothing is accepted any more. SPDX-License-Identifier: MIT */
+ * the first mistake (text_fail) nothing is accepted any more. SPDX-License-Identifier: MIT */
 #ifndef TENON_TENSOR_SCAN_H
 #define TENON_TENSOR_SCAN_H
 
@@ -23,23 +23,23 @@ typedef struct {
     unsigned char *state;    /* of the graphs: 0 not read, 1 being read, 2 read */
 } Scan;
 
-void scan_fail(Scan *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void text_fail(Scan *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /** Passes over blanks and comments. */
-void scan_skip(Scan *q);
+void text_skip(Scan *q);
 /** Passes over the token if it stands here (a word only as a whole). */
-bool scan_accept(Scan *q, const char *token);
-void scan_expect(Scan *q, const char *token);
-/** A bare name; {0} and a message if there is none. `scan_name` takes a string too. */
-Sym scan_word(Scan *q);
-const char *scan_word_text(Scan *q);
-Sym scan_string(Scan *q);
-Sym scan_name(Scan *q);
-int64_t scan_integer(Scan *q);
-int64_t scan_integer_in(Scan *q, int64_t lo, int64_t hi);
-double scan_number(Scan *q);
-Dim scan_size(Scan *q);
-Ty scan_type(Scan *q);
+bool text_accept(Scan *q, const char *token);
+void text_expect(Scan *q, const char *token);
+/** A bare name; {0} and a message if there is none. `text_name` takes a string too. */
+Sym text_word(Scan *q);
+const char *text_word_text(Scan *q);
+Sym text_string(Scan *q);
+Sym text_name(Scan *q);
+int64_t text_integer(Scan *q);
+int64_t text_integer_in(Scan *q, int64_t lo, int64_t hi);
+double text_number(Scan *q);
+Dim text_size(Scan *q);
+Ty text_type(Scan *q);
 /** The symbol of that name, or {0}; ctx is the Scan. */
-Symbol scan_symbol(void *ctx, const char *s, size_t n);
+Symbol text_symbol(void *ctx, const char *s, size_t n);
 
 #endif
