@@ -552,7 +552,7 @@ static void read_graph(Scan *q, uint32_t index)
     const char *error = tensor_verify(q->p, q->g, false); /* what concerns the graph as a whole */
     if (error) {
         q->at = q->texts.at[index];
-        scan_fail(q, "%s", error);
+        text_fail(q, "%s", error);
     }
     if (index + 1 < q->texts.n ? q->at != q->texts.at[index + 1] : *q->at != 0)
         text_fail(q, "a graph is expected");
