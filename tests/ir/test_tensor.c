@@ -362,6 +362,31 @@ static void test_files(void **state)
     }
 }
 
+/* Broken texts give messages, never a crash and never a graph that is not well formed. */
+static void test_broken(void **state)
+{
+    (void)state;
+    uint64_t rng = 1;
+    for (int i = 0; i < nfiles; i++)
+        for (int round = 0; round < 3000; round++) {
+            Ctx *cx = ctx_create();
+            const uint32_t file = source_read(cx->sources, files[i], false);
+            const SourceFile *f = source_file(cx->sources, file);
+            char *text = arena_strndup(cx->perm, f->text, f->n);
+            for (int k = 0; k < 1 + round % 3; k++) {
+                rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+                const uint32_t at = (uint32_t)(rng >> 33) % f->n, from = (uint32_t)(rng >> 20) % f->n;
+                text[at] = round % 2 ? f->text[from] : " %{}[]=,:#0123456789-\n"[rng >> 40 & 15];
+            }
+            Program *p = tensor_parse(cx, source_add(cx->sources, "t", text, f->n, false));
+            assert_true(p || diag_errors(cx->diags) == 1);
+            for (uint32_t k = 0; p && k < p->graphs.n; k++)
+                if (tensor_verify(p, p->graphs.at[k], false))
+                    fail_msg("round %d: %s", round, tensor_verify(p, p->graphs.at[k], false));
+            ctx_destroy(cx);
+        }
+}
+
 int main(int argc, char **argv)
 {
     files = (const char *const *)argv + 1;
@@ -377,6 +402,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_rewrite, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_text, setup, teardown),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }
