@@ -51,7 +51,17 @@ typedef struct {
     const void *data;   /* CONST */
 } tn_buffer;
 
-/* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order; n: sizes. */
+/* Kernels are compiled for several levels of x86-64, chosen when the program is loaded (gcc on Linux;
+ * define TN_ONE_TARGET for what -march says). All give the same bits. */
+#if defined __x86_64__ && defined __gnu_linux__ && defined __GNUC__ && !defined __clang__ &&          \
+    __GNUC__ >= 12 && defined __OPTIMIZE__ && !defined __SANITIZE_ADDRESS__ && !defined TN_ONE_TARGET
+#define TN_KERNEL __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define TN_KERNEL
+#endif
+
+/* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order, then int32_t error[4] where
+ * it has checks: 0 fine, else number of the check from 1; index; size of the axis. n: sizes. */
 typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t hi);
 typedef struct {
     const char *name, *where; /* where: "lltm.tn:9-12" */
@@ -60,6 +70,9 @@ typedef struct {
     int16_t lanes, teams;     /* CUDA block */
     int8_t grid_lanes;        /* 1: one cell a lane */
     int8_t cost;              /* about log2 of nanoseconds a cell: decides about threads */
+    int16_t nchecks;
+    const char *const *checks; /* where each check comes from: "lltm.tn:12"; NULL without */
+    int32_t block_cells;      /* CUDA: cells a block works on: the grid is ceil(cells / this) */
 } tn_kernel;
 
 enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT };
