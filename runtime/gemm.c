@@ -103,14 +103,12 @@ void tn__gemm_fetch(const Work *w, const char *c, void *temp, int64_t width, int
 void tn__gemm_put(const Work *w, char *c, const void *temp, int64_t width, int64_t m, int64_t n)
 {
     const int64_t rows = w->g.c.rows, cols = w->g.c.cols;
-    if (w->g.dtype == TN_F64) {
+    if (rows == 1 && w->g.c_dtype == w->g.dtype && !w->narrow) {
+        w->kernels->pack(c, cols, temp, 1, width, n, m, m); /* transposed */
+    } else if (w->g.dtype == TN_F64) {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++)
                 ((double *)(void *)c)[i * rows + j * cols] = ((const double *)temp)[i * width + j];
-    } else if (w->g.c_dtype == TN_F32 && rows < cols) {
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < m; i++)
-                ((float *)(void *)c)[i * rows + j * cols] = ((const float *)temp)[i * width + j];
     } else {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++)
@@ -175,7 +173,7 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
         if (w->narrow)
             widen(g->dtype, (float *)(void *)packed, width, from, g->b.rows, g->b.cols, p.k, cols);
         else if (!in_place)
-            w->kernels->pack(packed, width, from, g->b.rows, g->b.cols, p.k, cols);
+            w->kernels->pack(packed, width, from, g->b.rows, g->b.cols, p.k, cols, width);
         run_panel(w, &p, a + k * g->a.cols * w->size);
         k += KB;
     } while (k < g->k);
@@ -332,8 +330,8 @@ static void transpose(tn__gemm_args *g)
     g->sum_b = transposed(sum_a);
 }
 
-/* What a product costs beside the multiplications, in copied numbers: b, twice as much when its rows
- * are not neighbours, nothing when it is used in place; c, when it goes through a buffer. */
+/* What a product costs beside the multiplications, in copied numbers: b, twice as much when its
+ * rows are not neighbours, nothing when it is used in place; c, when it goes through a buffer. */
 static int64_t side_cost(int64_t m, int64_t n, int64_t k, int64_t b_cols, int64_t c_cols, int mr)
 {
     const int64_t b = b_cols != 1 ? 2 * k * n : m <= 3 * mr ? 0 : k * n;

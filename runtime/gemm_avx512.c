@@ -21,7 +21,7 @@
 #define ZERO()       _mm512_setzero_ps()
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define ADD(a, b)    _mm512_add_ps(a, b)
-#define TRANSPOSE    tn__transpose_16
+#define TRANSPOSE    tn__transpose_8
 TRANSPOSES(TARGET)
 #include "runtime/gemm_tile.h"
 #undef T

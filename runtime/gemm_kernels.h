@@ -30,9 +30,9 @@ typedef struct {
     int lanes; /* numbers in a vector */
     int mr;    /* rows of the largest register tile */
     void (*panel)(const tn__gemm_panel *p);
-    /* to[k * nr + n] = b[k * b_k + n * b_n], zero for cols <= n < nr */
-    void (*pack)(void *to, int64_t nr, const void *b, int64_t b_k, int64_t b_n, int64_t k,
-                 int64_t cols);
+    /* to[k * to_k + n] = b[k * b_k + n * b_n], zero for cols <= n < width */
+    void (*pack)(void *to, int64_t to_k, const void *b, int64_t b_k, int64_t b_n, int64_t k,
+                 int64_t cols, int64_t width);
 } tn__gemm_kernels;
 
 extern const tn__gemm_kernels tn__gemm_f32_base, tn__gemm_f64_base;

@@ -9,7 +9,7 @@
 
 enum {
     KB = TN__GEMM_KB,
-    MB = 504,      /* rows of a block: 1 MiB of f32 */
+    MB = 504,       /* rows of a block: 1 MiB of f32 */
     NB = 2048,      /* columns of a block: 2 MiB */
     STRIP = 16,     /* rows of b copied by one thread at a time */
     TEMP_ROWS = 256 /* rows of the buffer for c, as in gemm.c */
@@ -87,7 +87,7 @@ static void copy_b(void *ctx, int64_t lo, int64_t hi)
         for (int64_t n = n0; n < n1; n += b->nr)
             w->kernels->pack(b->panels + (n * b->k + k * b->nr) * size, b->nr,
                              b->b + (k * rows + n * cols) * size, rows, cols, nk,
-                             least(b->nr, n1 - n));
+                             least(b->nr, n1 - n), b->nr);
     }
 }
 
@@ -175,7 +175,8 @@ bool tn__gemm_is_large(const Work *w)
     const int64_t few = least(g->m, g->n), many = g->m + g->n - few;
     if (w->narrow || g->k < 32 || few * many < 128 * 128)
         return false;
-    /* with few rows (or columns) the other operand is only worth a copy if it cannot be used in place */
+    /* with few rows (or columns) the other operand is only worth a copy if it cannot be used in
+     * place */
     const bool b_in_rows = g->m == few ? g->b.cols == 1 : g->a.rows == 1;
     return few >= 96 || (few > 3 * w->kernels->mr && b_in_rows);
 }

@@ -4,7 +4,7 @@
  *   TARGET          function attribute with the processor   NAME(x) x with type and processor
  *   LOAD STORE SET1 ZERO FMA ADD                            on vectors, unaligned
  *   KERNELS         name of the exported table
- *   TRANSPOSE(to, nr, from, stride)  a LANES x LANES block; or nothing
+ *   TRANSPOSE(to, to_stride, from, stride)  a block of 8 x 8; or nothing
  * A tile is rows x (1 or 2 vectors) of c, held in registers while k runs. Every element of c is one
  * chain of fused multiply-adds in the order of k, whatever the tile: bits do not depend on it.
  * SPDX-License-Identifier: MIT */
@@ -90,30 +90,43 @@ static TARGET void NAME(panel)(const tn__gemm_panel *p)
     }
 }
 
-static TARGET void NAME(pack)(void *to_, int64_t nr, const void *b_, int64_t b_k, int64_t b_n,
-                              int64_t k, int64_t cols)
+/* Columns first .. cols-1 one by one, and zeros behind them. */
+static TARGET void NAME(pack_rest)(T *to, int64_t to_k, const T *b, int64_t b_k, int64_t b_n,
+                                   int64_t k, int64_t first, int64_t cols, int64_t width)
+{
+    if (first == width)
+        return;
+    for (int64_t l = 0; l < k; l++) {
+        for (int64_t n = first; n < cols; n++)
+            to[l * to_k + n] = b[l * b_k + n * b_n];
+        for (int64_t n = cols; n < width; n++)
+            to[l * to_k + n] = 0;
+    }
+}
+
+static TARGET void NAME(pack)(void *to_, int64_t to_k, const void *b_, int64_t b_k, int64_t b_n,
+                              int64_t k, int64_t cols, int64_t width)
 {
     T *const to = to_;
     const T *const b = b_;
-    if (b_n == 1 && cols == nr) {
+    int64_t whole = 0; /* columns that vectors take */
+    if (b_n == 1) {
+        whole = cols / LANES * LANES;
         for (int64_t l = 0; l < k; l++)
-            for (int64_t n = 0; n < nr; n += LANES)
-                STORE(to + l * nr + n, LOAD(b + l * b_k + n));
-        return;
+            for (int64_t n = 0; n < whole; n += LANES)
+                STORE(to + l * to_k + n, LOAD(b + l * b_k + n));
     }
-    int64_t l = 0;
 #ifdef TRANSPOSE
-    if (b_k == 1 && cols == nr)
-        for (; l + LANES <= k; l += LANES)
-            for (int64_t n = 0; n < nr; n += LANES)
-                TRANSPOSE(to + l * nr + n, nr, b + l + n * b_n, b_n);
-#endif
-    for (; l < k; l++) {
-        for (int64_t n = 0; n < cols; n++)
-            to[l * nr + n] = b[l * b_k + n * b_n];
-        for (int64_t n = cols; n < nr; n++)
-            to[l * nr + n] = 0;
+    else if (b_k == 1) {
+        const int64_t deep = k / 8 * 8;
+        whole = cols / 8 * 8;
+        for (int64_t l = 0; l < deep; l += 8)
+            for (int64_t n = 0; n < whole; n += 8)
+                TRANSPOSE(to + l * to_k + n, to_k, b + l + n * b_n, b_n);
+        NAME(pack_rest)(to + deep * to_k, to_k, b + deep, 1, b_n, k - deep, 0, whole, whole);
     }
+#endif
+    NAME(pack_rest)(to, to_k, b, b_k, b_n, k, whole, cols, width);
 }
 
 const tn__gemm_kernels KERNELS = {

@@ -2,7 +2,7 @@
 #ifndef TENON_RUNTIME_GEMM_TRANSPOSE_H
 #define TENON_RUNTIME_GEMM_TRANSPOSE_H
 
-/* to[i * nr + j] = from[j * stride + i], for blocks of 8 x 8 and 16 x 16 */
+/* to[i * nr + j] = from[j * stride + i], a block of 8 x 8 */
 #define TRANSPOSES(TARGET)                                                                         \
     static inline TARGET void tn__transpose_8(float *to, int64_t nr, const float *from,            \
                                               int64_t stride)                                      \
@@ -23,13 +23,6 @@
             _mm256_storeu_ps(to + i * nr, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));           \
             _mm256_storeu_ps(to + (i + 4) * nr, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));     \
         }                                                                                          \
-    }                                                                                              \
-    static inline TARGET __attribute__((unused)) void tn__transpose_16(                            \
-        float *to, int64_t nr, const float *from, int64_t stride)                                  \
-    {                                                                                              \
-        for (int i = 0; i < 16; i += 8)                                                            \
-            for (int j = 0; j < 16; j += 8)                                                        \
-                tn__transpose_8(to + i * nr + j, nr, from + j * stride + i, stride);               \
     }
 
 #endif
