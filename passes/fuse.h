@@ -58,8 +58,8 @@ typedef struct {
 } FuseGemm;
 
 typedef struct {
-    KClass class;          /* MAP ROW REDUCE CONTRACT SCALAR; COPY: one root, a constant filled in
-                              (its cone is a broadcast constant) or a print (effect) */
+    KClass class;          /* MAP ROW REDUCE CONTRACT SCALAR; COPY: a fill (`into`), or a print whose
+                              node is the only root */
     uint32_t rank;
     Dim domain[FUSE_AXES];
     uint32_t reduced;      /* ROW, REDUCE: bit per domain axis */
@@ -69,6 +69,10 @@ typedef struct {
     VEC(Val) outputs;      /* values with buffers that are written, in order of the roots */
     VEC(uint32_t) nodes;   /* the cone: nodes evaluated here, increasing */
     VEC(FuseGemm) gemms;   /* CONTRACT: in order of execution */
+    Val into;              /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
+                              of its own place), get `value`: a constant piece of a concat */
+    Dim offset, count;
+    double value;
     uint32_t same_as;      /* first group of equal structure; its own index if there is none: then
                               inputs and outputs correspond by position */
     double bytes_read, bytes_written; /* at hint sizes */
@@ -84,7 +88,7 @@ typedef struct Fusion {
 } Fusion;
 
 /** Groups a graph that went through the passes (broadcasts explicit, no calls). merge = false
- * (-fno-fuse) keeps one group a stored value. Allocated in perm. */
+ * (-fno-fuse) keeps one group a stored value. Allocated in perm. NULL after a diagnostic. */
 Fusion *fuse_graph(Program *p, Graph *g, bool merge);
 
 /** The buffer of a value, or NULL: it is recomputed by its readers. */

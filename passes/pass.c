@@ -98,8 +98,11 @@ static void drop_finished(Program *p)
 
 static void dump_groups(Program *p, bool merge, StrBuf *out)
 {
-    for (uint32_t i = 0; i < p->graphs.n; i++)
-        fuse_print(fuse_graph(p, p->graphs.at[i], merge), out);
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const Fusion *f = fuse_graph(p, p->graphs.at[i], merge);
+        if (f)
+            fuse_print(f, out);
+    }
 }
 
 bool passes_run(Program *p, const PassOptions *o)

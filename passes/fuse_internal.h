@@ -1,0 +1,117 @@
+/* fuse_internal.h: shared by fuse.c (what is stored), fuse_place.c (where), fuse_contract.c (dots as
+ * products) and fuse_merge.c (which kernels become one). SPDX-License-Identifier: MIT */
+#ifndef TENON_FUSE_INTERNAL_H
+#define TENON_FUSE_INTERNAL_H
+
+#include "passes/analysis.h"
+#include "passes/fuse.h"
+
+typedef enum {
+    NODE_CONE,  /* recomputed by each reader */
+    NODE_LEAF,  /* has storage without being computed: argument, state, view of a state */
+    NODE_REAL,  /* a root of some kernel */
+    NODE_JOINED /* a concat whose pieces are written in place */
+} NodeKind;
+
+/* Where a value lies that does not have storage of its own. */
+typedef struct {
+    bool set;
+    Val base;
+    uint32_t slot;
+    Dim offset;
+    Dim stride[MAX_RANK];
+} Placement;
+
+/* How an index of a value follows from the axes of a domain. */
+typedef struct {
+    int8_t axis_of[FUSE_AXES];
+    bool exact; /* false: shifted, gathered or otherwise not the plain index */
+} AxisMap;
+
+typedef struct {
+    Val v;
+    double bytes;
+    AxisMap map;
+} Read;
+
+typedef struct {
+    bool dead, done;
+    KClass class;
+    uint32_t rank, reduced;
+    Dim domain[FUSE_AXES];
+    VEC(FuseRoot) roots;
+    VEC(uint32_t) body;
+    VEC(Read) reads;
+    VEC(FuseGemm) gemms;
+    uint32_t visit;    /* stamp of searches */
+    Val into;          /* COPY, fill: see FuseGroup */
+    Dim offset, count;
+    double value;
+    int32_t after;     /* an effect runs behind this kernel; -1: none */
+} Kern;
+
+/* A constant piece of a concat is filled in by kernel `kern`. */
+typedef struct {
+    uint32_t concat;
+    int32_t kern;
+} Fill;
+
+typedef struct {
+    Program *p;
+    Graph *g;
+    Arena *a;
+    DimTable *t;
+    VEC(Fill) fills;
+    bool *live;
+    Users users;
+    uint8_t *kind;     /* NodeKind of each node */
+    Placement *place;  /* of each node */
+    uint32_t *first;   /* number of result 0 of each node among all values */
+    uint32_t nvals;
+    bool *keep;        /* value: must be in memory whoever reads it */
+    bool *own;         /* value: result, saved or commit: needs storage of its own */
+    int32_t *owner;    /* node: kernel that computes it, or -1 */
+    uint32_t *readers; /* value: kernels that read it */
+    VEC(Kern *) ks;
+    uint32_t stamp, *seen; /* node: last walk that was here */
+    AxisMap *seen_map;
+    bool failed;
+} Fuser;
+
+static inline uint32_t fuse_vid(const Fuser *f, Val v)
+{
+    return f->first[v.node] + v.result;
+}
+static inline const Node *fuse_node(const Fuser *f, uint32_t id)
+{
+    return &f->g->nodes.at[id];
+}
+
+/** Decides NODE_LEAF and NODE_JOINED, and where pieces of concats lie (fuse_place.c). */
+void fuse_place(Fuser *f);
+/** Strides of the storage of a value that has one. */
+void fuse_strides(const Fuser *f, Val v, Dim *stride);
+/** Where the storage begins in its base or slot. */
+Dim fuse_offset(const Fuser *f, Val v);
+
+/** Makes the operands of a dot addressable; marks what must be stored for that. */
+void fuse_prepare_dot(Fuser *f, uint32_t id);
+/** The kernel of a dot, with the sums and additions that ride along. */
+Kern *fuse_contract(Fuser *f, uint32_t id);
+
+/** The kernel of one stored node. */
+Kern *fuse_kern(Fuser *f, uint32_t id);
+/** Recomputes body, reads and phases from the roots; false if a root is read at another index. */
+bool fuse_cone(Fuser *f, Kern *k);
+void fuse_merge(Fuser *f);
+/** Bytes that a kernel reads and writes. */
+double fuse_traffic(const Fuser *f, const Kern *k, double *reads);
+bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot *r,
+                 uint32_t result);
+/** Groups of equal structure get equal words (fuse_text.c). */
+void fuse_same(Fusion *out);
+
+/** The kernels that must run before k. */
+uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list);
+
+#endif

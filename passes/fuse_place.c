@@ -1,0 +1,290 @@
+/* fuse_place.c: storage without kernels: arguments, state and views of it; and concats whose pieces
+ * are written where they belong.
+ *
+ *   %dz = concat %di, %do, %dg {axis=1}     %dz has a buffer [B,384]; %di is its columns 0..128
+ *   commit grad <- concat(add(slice grad 0:n, %dw), ..)      each piece is added in place
+ *
+ * SPDX-License-Identifier: MIT */
+#include "ir/base/die.h"
+#include "passes/fuse_internal.h"
+
+static void row_major(const Fuser *f, const TypeInfo *t, Dim *stride)
+{
+    Dim s = dim_const(f->t, 1);
+    for (uint32_t k = t->rank; k-- > 0;) {
+        stride[k] = s;
+        s = dim_mul(f->t, s, t->shape[k]);
+    }
+}
+
+void fuse_strides(const Fuser *f, Val v, Dim *stride)
+{
+    const Placement *pl = &f->place[v.node];
+    const TypeInfo *t = val_info(f->p, f->g, v);
+    if (pl->set && f->kind[v.node] != NODE_LEAF && v.result == 0) {
+        for (uint32_t k = 0; k < t->rank; k++)
+            stride[k] = pl->stride[k];
+        return;
+    }
+    row_major(f, t, stride);
+}
+
+Dim fuse_offset(const Fuser *f, Val v)
+{
+    return f->place[v.node].set ? f->place[v.node].offset : dim_const(f->t, 0);
+}
+
+/* --- views of state --------------------------------------------------------------------------- */
+
+/* A contiguous range of a slot: its beginning. */
+static bool state_view(const Fuser *f, uint32_t id, uint32_t *slot, Dim *offset)
+{
+    const Node *n = fuse_node(f, id);
+    if (n->op == OP_state) {
+        *slot = (uint32_t)node_int(n, ATTR_slot);
+        *offset = dim_const(f->t, 0);
+        return true;
+    }
+    if (n->op == OP_reshape)
+        return state_view(f, n->in[0].node, slot, offset);
+    if (n->op != OP_slice || val_info(f->p, f->g, n->in[0])->rank != 1 ||
+        node_attr(n, ATTR_step).at[0] != 1 || !state_view(f, n->in[0].node, slot, offset))
+        return false;
+    *offset = dim_add(f->t, *offset, node_dim(n, ATTR_start, 0));
+    return true;
+}
+
+static void mark_leaves(Fuser *f)
+{
+    for (uint32_t id = 1; id < f->g->nodes.n; id++) {
+        Placement *pl = &f->place[id];
+        Op op = fuse_node(f, id)->op;
+        if (op == OP_input)
+            f->kind[id] = NODE_LEAF;
+        if ((op == OP_state || op == OP_slice || op == OP_reshape) &&
+            state_view(f, id, &pl->slot, &pl->offset)) {
+            f->kind[id] = NODE_LEAF;
+            pl->set = true;
+        }
+    }
+}
+
+/* --- concats ---------------------------------------------------------------------------------- */
+
+/* The computed node behind an operand of a concat: through views that only rearrange. */
+static uint32_t piece_source(const Fuser *f, Val v)
+{
+    const Node *n = graph_node(f->g, v);
+    while ((n->op == OP_reshape || n->op == OP_transpose) && f->kind[v.node] == NODE_CONE) {
+        if (f->own[fuse_vid(f, v)])
+            return v.node;
+        v = n->in[0];
+        n = graph_node(f->g, v);
+    }
+    return v.node;
+}
+
+/* Strides of the value of node `to`, given those of v, which is made of it by transposes and
+ * reshapes. */
+static bool strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v, Dim *stride)
+{
+    Dim now[MAX_RANK], next[MAX_RANK];
+    TypeInfo t = *val_info(f->p, f->g, v);
+    for (uint32_t k = 0; k < t.rank; k++)
+        now[k] = of_v[k];
+    while (v.node != to) {
+        const Node *n = graph_node(f->g, v);
+        TypeInfo x = *val_info(f->p, f->g, n->in[0]);
+        if (n->op == OP_transpose) {
+            for (uint32_t k = 0; k < t.rank; k++)
+                next[node_attr(n, ATTR_perm).at[k]] = now[k];
+        } else { /* reshape: the value must be contiguous; then so is the operand */
+            Dim whole[MAX_RANK];
+            row_major(f, &t, whole);
+            for (uint32_t k = 0; k < t.rank; k++)
+                if (!dim_same(whole[k], now[k]) && !dim_is_one(f->t, t.shape[k]))
+                    return false;
+            row_major(f, &x, next);
+        }
+        v = n->in[0];
+        t = x;
+        for (uint32_t k = 0; k < t.rank; k++)
+            now[k] = next[k];
+    }
+    for (uint32_t k = 0; k < t.rank; k++)
+        stride[k] = now[k];
+    return true;
+}
+
+/* A slot's own range, which the concat leaves as it is. */
+static bool keeps_slot(const Fuser *f, Val v, uint32_t slot, Dim at)
+{
+    const Placement *pl = &f->place[v.node];
+    return slot && f->kind[v.node] == NODE_LEAF && pl->slot == slot && dim_same(pl->offset, at);
+}
+
+/* Every reader of a slot reads only what its own piece of the concat replaces. */
+static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
+{
+    for (uint32_t id = 1; id < f->g->nodes.n; id++) {
+        const Placement *pl = &f->place[id];
+        if (!f->live[id] || f->kind[id] != NODE_LEAF || pl->slot != slot)
+            continue;
+        for (uint32_t i = f->users.start[id]; i < f->users.start[id + 1]; i++) {
+            uint32_t u = f->users.list[i];
+            if (u == concat || f->kind[u] == NODE_LEAF)
+                continue;
+            /* a piece: its only reader is the concat, at the same place */
+            const Node *c = fuse_node(f, concat);
+            Dim at = dim_const(f->t, 0);
+            bool found = false;
+            for (uint32_t k = 0; k < c->nin; k++) {
+                found |= c->in[k].node == u && dim_same(at, pl->offset) &&
+                         dim_same(val_info(f->p, f->g, c->in[k])->shape[0],
+                                  val_info(f->p, f->g, (Val){id, 0})->shape[0]);
+                at = dim_add(f->t, at, val_info(f->p, f->g, c->in[k])->shape[0]);
+            }
+            if (!found || f->users.start[u + 1] - f->users.start[u] != 1)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The slot that a concat may be computed in: it is committed there and nowhere else. */
+static uint32_t committed_slot(const Fuser *f, uint32_t id)
+{
+    uint32_t slot = 0, uses = f->users.start[id + 1] - f->users.start[id];
+    if (uses || val_info(f->p, f->g, (Val){id, 0})->rank != 1)
+        return 0;
+    for (uint32_t i = 0; i < f->g->results.n; i++)
+        if (f->g->results.at[i].val.node == id)
+            return 0;
+    for (uint32_t i = 0; i < f->g->saved.n; i++)
+        if (f->g->saved.at[i].node == id)
+            return 0;
+    for (uint32_t i = 0; i < f->g->commits.n; i++)
+        if (f->g->commits.at[i].val.node == id) {
+            if (slot)
+                return 0;
+            slot = f->g->commits.at[i].slot;
+        }
+    if (!slot || f->p->slots.at[slot].type.id != val_type(f->g, (Val){id, 0}).id)
+        return 0;
+    return slot_in_place(f, id, slot) ? slot : 0;
+}
+
+/* Can operand k be written (or filled, or left) in place? */
+static bool piece_fits(Fuser *f, uint32_t id, uint32_t k, uint32_t slot, Dim at, const Dim *stride)
+{
+    Val v = fuse_node(f, id)->in[k];
+    double c;
+    if (keeps_slot(f, v, slot, at))
+        return true;
+    if (graph_constant(f->g, v, &c))
+        return node_int(fuse_node(f, id), ATTR_axis) == 0;
+    uint32_t s = piece_source(f, v);
+    const Node *n = fuse_node(f, s);
+    Dim through[MAX_RANK];
+    if (f->kind[s] == NODE_LEAF || n->nout != 1 || f->place[s].set || f->own[f->first[s]] ||
+        op_is_view(n->op))
+        return false;
+    /* one way only from the source to this concat: no other reader of the views between, and the
+     * source is placed once */
+    for (Val x = v; x.node != s; x = graph_node(f->g, x)->in[0])
+        if (f->users.start[x.node + 1] - f->users.start[x.node] != 1)
+            return false;
+    for (uint32_t j = 0; j < fuse_node(f, id)->nin; j++)
+        if (j != k && piece_source(f, fuse_node(f, id)->in[j]) == s)
+            return false;
+    return strides_through(f, v, s, stride, through);
+}
+
+static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
+{
+    const Node *n = fuse_node(f, id);
+    uint32_t axis = (uint32_t)node_int(n, ATTR_axis);
+    Dim stride[MAX_RANK], at = dim_const(f->t, 0);
+    Val base = f->place[id].set && f->place[id].base.node ? f->place[id].base : (Val){id, 0};
+    Dim begin = fuse_offset(f, (Val){id, 0});
+    fuse_strides(f, (Val){id, 0}, stride);
+    for (uint32_t k = 0; k < n->nin; k++) {
+        uint32_t s = piece_source(f, n->in[k]);
+        double c;
+        Dim offset = dim_add(f->t, begin, dim_mul(f->t, at, stride[axis]));
+        at = dim_add(f->t, at, val_info(f->p, f->g, n->in[k])->shape[axis]);
+        if (f->kind[s] == NODE_LEAF || graph_constant(f->g, n->in[k], &c))
+            continue;
+        Placement *pl = &f->place[s];
+        pl->set = true;
+        pl->slot = slot;
+        pl->base = slot ? (Val){0, 0} : base;
+        pl->offset = offset;
+        strides_through(f, n->in[k], s, stride, pl->stride);
+        f->kind[s] = fuse_node(f, s)->op == OP_concat ? NODE_JOINED : NODE_REAL;
+        f->keep[f->first[s]] = true;
+    }
+}
+
+/* A concat that only dots read, each along a contracted or a single free axis, is not stored: its
+ * operands become pieces of the product. */
+static bool only_for_dots(const Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    int64_t axis = node_int(n, ATTR_axis);
+    uint32_t uses = 0;
+    if (f->keep[f->first[id]])
+        return false;
+    for (uint32_t i = f->users.start[id]; i < f->users.start[id + 1]; i++) {
+        const Node *u = fuse_node(f, f->users.list[i]);
+        if (u->op != OP_dot || val_eq(u->in[0], u->in[1]))
+            return false;
+        bool is_a = u->in[0].node == id;
+        Attr batch = node_attr(u, is_a ? ATTR_batch_a : ATTR_batch_b);
+        Attr contract = node_attr(u, is_a ? ATTR_contract_a : ATTR_contract_b);
+        if (graph_node(f->g, u->in[is_a])->op == OP_concat)
+            return false;
+        bool contracted = contract.n == 1 && contract.at[0] == axis;
+        bool free = val_info(f->p, f->g, (Val){id, 0})->rank == batch.n + contract.n + 1;
+        for (uint32_t k = 0; k < batch.n; k++)
+            free &= batch.at[k] != axis;
+        for (uint32_t k = 0; k < contract.n; k++)
+            free &= contract.at[k] != axis;
+        if (!contracted && !free)
+            return false;
+        uses++;
+    }
+    return uses > 0;
+}
+
+static void place_concat(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    uint32_t axis = (uint32_t)node_int(n, ATTR_axis);
+    if (!f->place[id].set && only_for_dots(f, id))
+        return;
+    uint32_t slot = f->place[id].set ? f->place[id].slot : committed_slot(f, id);
+    Dim stride[MAX_RANK], at = dim_const(f->t, 0);
+    fuse_strides(f, (Val){id, 0}, stride);
+    bool fits = true;
+    for (uint32_t k = 0; k < n->nin && fits; k++) {
+        fits = piece_fits(f, id, k, slot, at, stride);
+        at = dim_add(f->t, at, val_info(f->p, f->g, n->in[k])->shape[axis]);
+    }
+    f->kind[id] = fits ? NODE_JOINED : NODE_REAL;
+    if (!fits)
+        return;
+    if (slot && !f->place[id].set) {
+        f->place[id] = (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
+        f->place[id].stride[0] = dim_const(f->t, 1);
+    }
+    place_pieces(f, id, slot);
+}
+
+void fuse_place(Fuser *f)
+{
+    mark_leaves(f);
+    for (uint32_t id = f->g->nodes.n; id-- > 1;)
+        if (f->live[id] && fuse_node(f, id)->op == OP_concat)
+            place_concat(f, id);
+}
