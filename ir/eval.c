@@ -132,7 +132,7 @@ void eval_philox(uint64_t counter_lo, uint64_t counter_hi, uint64_t key, uint32_
     memcpy(out, c, sizeof c);
 }
 
-static double normal(uint32_t u, uint32_t v, bool odd)
+double eval_normal(uint32_t u, uint32_t v, bool odd)
 {
     const double r = sqrt(-2 * log(((double)(u >> 8) + 1) * 0x1p-24));
     const uint32_t quarter = (v + 0x20000000u) >> 30;
@@ -164,8 +164,8 @@ void eval_random(EvalNode *q)
         else if (mode == RANDOM_UNIFORM)
             q->out->at[k].f = (double)(word >> 8) * 0x1p-24;
         else
-            q->out->at[k].f = dtype_round(DT_f32, normal(w[k % 4 / 2 * 2], w[k % 4 / 2 * 2 + 1],
-                                                         k % 2 != 0));
+            q->out->at[k].f = dtype_round(DT_f32, eval_normal(w[k % 4 / 2 * 2],
+                                                              w[k % 4 / 2 * 2 + 1], k % 2 != 0));
     }
 }
 

@@ -51,5 +51,7 @@ static inline double eval_at(const EvalTensor *x, int64_t k)
 
 /** The words of one Philox4x32-10 block. */
 void eval_philox(uint64_t counter_lo, uint64_t counter_hi, uint64_t key, uint32_t out[4]);
+/** The standard normal deviate of two words, unrounded. */
+double eval_normal(uint32_t u, uint32_t v, bool odd);
 
 #endif

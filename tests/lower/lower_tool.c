@@ -1,0 +1,204 @@
+/* lower_tool.c: runs the passes and lowering over tensor IR text, prints kernels and programs, and
+ * compares what they compute with the evaluator of tensor IR, graph by graph, on seeded inputs.
+ *
+ *   lower_tool [-cuda] [-no-fuse] [-quiet] FILE.tir
+ *
+ * Status 0: every graph agrees. SPDX-License-Identifier: MIT */
+#include "ir/eval.h"
+#include "ir/kernel_eval.h"
+#include "passes/pass.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    Ctx *cx;
+    Program *p;
+    HostModel *m;
+    int64_t *sizes;
+    EvalTensor *slots;
+    bool quiet;
+    uint64_t seed;
+} Tool;
+
+static double next_random(Tool *t)
+{
+    t->seed = t->seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)(t->seed >> 40) / (double)(1 << 24);
+}
+
+/* Small integers stay inside what index operands may be. */
+static void fill(Tool *t, EvalTensor *x)
+{
+    for (int64_t i = 0; i < x->n; i++) {
+        double r = next_random(t);
+        if (dtype_is_float(x->dtype))
+            x->at[i].f = dtype_round(x->dtype, 2 * r - 1);
+        else if (x->dtype == DT_bool)
+            x->at[i].i = r < 0.5;
+        else
+            x->at[i].i = (int64_t)(3 * r);
+    }
+}
+
+static void choose_sizes(Tool *t)
+{
+    DimTable *d = t->cx->dims;
+    uint32_t n = dim_nsymbols(d);
+    t->sizes = arena_array(t->cx->perm, int64_t, n + 4096);
+    for (uint32_t i = 1; i <= n; i++) {
+        const SymbolInfo *s = dim_symbol(d, (Symbol){i});
+        int64_t v = 5 + i % 3;
+        while (v % s->div != s->rem)
+            v++;
+        t->sizes[i] = v < s->lo ? s->lo : v > s->hi ? s->hi : v;
+    }
+    for (uint32_t i = 1; i <= n; i++) {
+        Dim e = dim_symbol(d, (Symbol){i})->equals;
+        if (e.id)
+            dim_eval(d, e, t->sizes, &t->sizes[i]);
+    }
+}
+
+static KernelArray array_copy(Tool *t, const EvalTensor *x)
+{
+    KernelArray k = {x->dtype, x->n, arena_array(t->cx->perm, ScalarValue, x->n + 1)};
+    memcpy(k.at, x->at, (size_t)x->n * sizeof *x->at);
+    return k;
+}
+
+static bool close_enough(const EvalTensor *want, int64_t i, ScalarValue got)
+{
+    if (!dtype_is_float(want->dtype))
+        return want->at[i].i == got.i;
+    double a = want->at[i].f, b = got.f;
+    double eps = want->dtype == DT_f64 ? 1e-10 : want->dtype == DT_f32 ? 2e-5 : 2e-2;
+    if (a != a || b != b)
+        return a != a && b != b;
+    return a == b || fabs(a - b) <= eps * (1 + fabs(a) + fabs(b));
+}
+
+static bool compare(Tool *t, const HostProgram *h, const char *what, const EvalTensor *want,
+                    const KernelArray *got)
+{
+    const char *graph = sym_text(t->cx->names, h->name);
+    if (got->n != want->n) {
+        printf("; %s: %s has %lld elements, not %lld\n", graph, what, (long long)got->n,
+               (long long)want->n);
+        return false;
+    }
+    for (int64_t i = 0; i < want->n; i++) {
+        if (!close_enough(want, i, got->at[i])) {
+            printf("; %s: %s[%lld] is %.9g, not %.9g\n", graph, what, (long long)i,
+                   dtype_is_float(want->dtype) ? got->at[i].f : (double)got->at[i].i,
+                   eval_at(want, i));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_graph(Tool *t, const HostProgram *h)
+{
+    const Graph *g = h->graph;
+    Arena *a = t->cx->perm;
+    Eval e = {.a = a, .p = t->p, .sizes = t->sizes};
+    EvalTensor *inputs = arena_array(a, EvalTensor, g->params.n + 1);
+    KernelArray *buffers = arena_array(a, KernelArray, h->buffers.n);
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        inputs[i] = eval_of_type(a, t->p, val_type(g, g->params.at[i].val), t->sizes);
+        fill(t, &inputs[i]);
+        uint32_t buf = i < h->nargs ? h->args.at[i].buf : h->tape.at[i - h->nargs];
+        buffers[buf] = array_copy(t, &inputs[i]);
+    }
+    e.inputs = inputs;
+    e.slots = arena_array(a, EvalTensor, t->p->slots.n + 1);
+    memcpy(e.slots, t->slots, t->p->slots.n * sizeof *e.slots);
+    for (uint32_t i = 1; i < h->buffers.n; i++)
+        if (h->buffers.at[i].kind == BUF_STATE && !h->buffers.at[i].of)
+            buffers[i] = array_copy(t, &t->slots[h->buffers.at[i].slot]);
+    /* saved values are results of the graph too, here */
+    e.results = arena_array(a, EvalTensor, g->results.n + 1);
+    const char *why = eval_graph(&e, g);
+    bool check = true, fine = true;
+    if (!why)
+        why = host_eval(t->m, h, buffers, t->sizes, &check);
+    if (why) {
+        printf("; %s: %s\n", sym_text(t->cx->names, h->name), why);
+        return false;
+    }
+    if (check != !e.failed) {
+        printf("; %s: a check %s\n", sym_text(t->cx->names, h->name), check ? "held" : "failed");
+        return false;
+    }
+    for (uint32_t i = 0; i < g->results.n; i++)
+        fine &= compare(t, h, sym_text(t->cx->names, g->results.at[i].name), &e.results[i],
+                        &buffers[h->args.at[h->nargs + i].buf]);
+    for (uint32_t i = 1; i < h->buffers.n; i++)
+        if (h->buffers.at[i].kind == BUF_STATE && !h->buffers.at[i].of)
+            fine &= compare(t, h, sym_text(t->cx->names, h->buffers.at[i].name),
+                            &e.slots[h->buffers.at[i].slot], &buffers[i]);
+    printf("; %s: %s\n", sym_text(t->cx->names, h->name), fine ? "agrees" : "differs");
+    return fine;
+}
+
+static bool run_all(Tool *t)
+{
+    bool fine = true;
+    choose_sizes(t);
+    t->slots = arena_array(t->cx->perm, EvalTensor, t->p->slots.n + 1);
+    for (uint32_t i = 1; i < t->p->slots.n; i++) {
+        t->slots[i] = eval_of_type(t->cx->perm, t->p, t->p->slots.at[i].type, t->sizes);
+        fill(t, &t->slots[i]);
+        for (int64_t k = 0; t->p->slots.at[i].kind == SLOT_MOMENT && k < t->slots[i].n; k++)
+            t->slots[i].at[k].f = fabs(t->slots[i].at[k].f);
+    }
+    for (uint32_t i = 0; i < t->m->programs.n; i++)
+        fine &= run_graph(t, t->m->programs.at[i]);
+    return fine;
+}
+
+static int finish(Tool *t, int status)
+{
+    StrBuf out = {.a = t->cx->perm};
+    diag_render(t->cx->diags, (DiagStyle){0}, &out);
+    fputs(sb_text(&out), stderr);
+    ctx_destroy(t->cx);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    Tool t = {.cx = ctx_create(), .seed = 1};
+    LowerOptions o = {.level = 2};
+    const char *path = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "-cuda"))
+            o.cuda = true;
+        else if (!strcmp(argv[i], "-no-fuse"))
+            o.no_fuse = true;
+        else if (!strcmp(argv[i], "-quiet"))
+            t.quiet = true;
+        else
+            path = argv[i];
+    }
+    if (!path) {
+        fprintf(stderr, "usage: lower_tool [-cuda] [-no-fuse] [-quiet] FILE.tir\n");
+        return finish(&t, 2);
+    }
+    uint32_t file = source_read(t.cx->sources, path, false);
+    t.p = file ? tensor_parse(t.cx, file) : NULL;
+    PassOptions po = {.level = 2, .verify = true};
+    if (!t.p || !passes_run(t.p, &po) || !(t.m = lower_program(t.p, &o)))
+        return finish(&t, 1);
+    StrBuf out = {.a = t.cx->perm};
+    for (uint32_t i = 0; i < t.m->kernels.n; i++)
+        kernel_print(t.p, t.m->kernels.at[i], &out);
+    for (uint32_t i = 0; i < t.m->programs.n; i++)
+        host_print(t.m, t.m->programs.at[i], &out);
+    if (!t.quiet)
+        fputs(sb_text(&out), stdout);
+    return finish(&t, run_all(&t) ? 0 : 1);
+}
