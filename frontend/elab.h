@@ -284,6 +284,7 @@ struct Elab {
     Frame root_frame;     /* of what is traced: the graph itself */
     int depth;
     int64_t steps;        /* statements run, to stop endless programs */
+    int nesting;          /* of eval */
     Capture *capture;
     bool training, no_grad;
     DType float_type;     /* the default float type here */
@@ -437,6 +438,8 @@ typedef struct {
     bool returned;
     Span return_at;
 } Body;
+/** One more statement or turn of a list; false (once with a message) when there were too many. */
+bool count_step(Elab *e, Span at);
 Flow run_block(Elab *e, const Env *env, const AstStmts *body, Body *ret);
 Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret);
 bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at, Values *out,

@@ -140,6 +140,8 @@ static bool comp_clause(Elab *e, const Env *env, const AstExpr *x, uint32_t k, V
         return false;
     bool ok = true;
     for (uint32_t i = 0; i < items.n && ok; i++) {
+        if (!count_step(e, c->list->at))
+            return false;
         Env inner = *env;
         inner.scope = scope_push(e, env->scope);
         inner.body = false;
@@ -442,11 +444,28 @@ static Value eval_cond(Elab *e, const Env *env, const AstExpr *x)
     return eval(e, env, c ? x->a : x->b);
 }
 
+enum { MAX_NESTING = 6000 }; /* of expressions, through calls: keeps the C stack bounded */
+
+static Value eval_kind(Elab *e, const Env *env, const AstExpr *x);
+
 Value eval(Elab *e, const Env *env, const AstExpr *x)
 {
+    if (e->nesting >= MAX_NESTING) {
+        elab_error(e, DIAG_recursion, x->at, "expressions and calls are nested too deeply");
+        return v_poison();
+    }
+    e->nesting++;
     Span outer = e->b.site.at;
     if (x->at.file && !source_file(e->cx->sources, x->at.file)->is_std)
         e->b.site.at = x->op_at.file ? x->op_at : x->at;
+    Value v = eval_kind(e, env, x);
+    e->b.site.at = outer;
+    e->nesting--;
+    return v;
+}
+
+static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
+{
     Value v = v_poison();
     switch (x->kind) {
     case EX_error: break;
@@ -486,6 +505,5 @@ Value eval(Elab *e, const Env *env, const AstExpr *x)
         elab_error(e, DIAG_misplaced, x->at, "this stands only in an index, a list or a call");
         break;
     }
-    e->b.site.at = outer;
     return v;
 }

@@ -6,10 +6,23 @@
 
 /* ---- which methods ---- */
 
-static bool fixed_rank(const AstType *t)
+/* Whether an axis as written stands for several that nothing names: `...` or a new `*S`. */
+static bool is_open(Elab *e, const Env *env, const AstExpr *x)
 {
+    Value known;
+    if (x->kind == EX_ellipsis)
+        return !scope_find(env->scope, e->word.ellipsis);
+    return x->kind == EX_splat && x->a->kind == EX_name && !lookup_user(e, env, x->a->name, &known);
+}
+
+/* A module made on the command line: open axes of its methods are one axis N. */
+static bool fixed_rank(Elab *e, const Fn *fn, const AstType *t)
+{
+    Env env = {.file = fn->file, .inst = fn->inst};
+    if (e->o->instantiate)
+        return true;
     for (uint32_t i = 0; i < t->dims.n; i++)
-        if (t->dims.at[i]->kind == EX_ellipsis)
+        if (is_open(e, &env, t->dims.at[i]))
             return false;
     return true;
 }
@@ -20,6 +33,14 @@ static const AstParam *param_named(const AstFn *ast, Sym name)
         if (sym_eq(ast->params.at[i].name.sym, name))
             return &ast->params.at[i];
     return NULL;
+}
+
+static bool is_result(const AstFn *ast, Sym name)
+{
+    for (uint32_t i = 0; i < ast->results.n; i++)
+        if (sym_eq(ast->results.at[i].name.sym, name))
+            return true;
+    return false;
 }
 
 static bool is_none(const AstParam *p)
@@ -34,7 +55,7 @@ bool is_exported(Elab *e, const Fn *fn)
         return false;
     for (uint32_t i = 0; i < ast->params.n; i++) {
         const AstParam *p = &ast->params.at[i];
-        if (!p->type || p->type->kind != TYPE_tensor || !fixed_rank(p->type))
+        if (!p->type || p->type->kind != TYPE_tensor || !fixed_rank(e, fn, p->type))
             return false;
     }
     for (uint32_t i = 0; i < ast->results.n; i++) {
@@ -67,6 +88,12 @@ static void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t
     for (uint32_t i = 0; i < t->dims.n; i++) {
         const AstExpr *x = t->dims.at[i];
         Value known;
+        if (is_open(e, env, x)) {
+            Value n = size_value(m, method, sym_new(e, "N"));
+            Sym name = x->kind == EX_ellipsis ? e->word.ellipsis : x->a->name;
+            scope_set(e, env->scope, name, v_list(e, &n, 1), x->at);
+            continue;
+        }
         if (x->kind != EX_name || lookup_user(e, env, x->name, &known))
             continue;
         const char *s = sym(e, x->name);
@@ -91,6 +118,8 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
         TypeInfo t;
         if (is_none(p))
             continue; /* the variant without it */
+        if (g->kind == GRAPH_STEP && p->initial && !is_result(ast, p->name.sym))
+            continue; /* a step computes what has a default */
         if (!type_eval(e, &env, p->type, &t)) {
             ok = false;
             continue;

@@ -5,6 +5,13 @@
 
 enum { MAX_STEPS = 4000000 };
 
+bool count_step(Elab *e, Span at)
+{
+    if (++e->steps == MAX_STEPS)
+        elab_error(e, DIAG_recursion, at, "the program runs too long while compiling");
+    return e->steps < MAX_STEPS;
+}
+
 /* In no_grad { } whatever is assigned or returned carries no gradient. */
 static Value without_grad(Elab *e, Value v)
 {
@@ -444,9 +451,7 @@ static void run_expr(Elab *e, const Env *env, const AstStmt *s)
 
 Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
 {
-    if (++e->steps == MAX_STEPS)
-        elab_error(e, DIAG_recursion, s->at, "the program runs too long while compiling");
-    if (e->steps >= MAX_STEPS)
+    if (!count_step(e, s->at))
         return FLOW_return;
     switch (s->kind) {
     case ST_let: run_let(e, env, s); break;

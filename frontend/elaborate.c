@@ -282,8 +282,8 @@ static void trace_methods(Model *m)
             continue; /* training would repeat the messages */
         trace_method(m, fn, GRAPH_TRAINING, fn->name, !e->o->inference_gradients);
     }
-    if (n == 0 && m->decl)
-        elab_error(e, DIAG_bad_state, m->decl->name.at,
+    if (n == 0)
+        elab_error(e, DIAG_bad_state, m->decl ? m->decl->name.at : e->root->at,
                    "%s exports no method: none has typed tensor parameters and result types",
                    sym(e, e->p->name));
 }
