@@ -242,7 +242,9 @@ static bool only_for_dots(const Fuser *f, uint32_t id)
         bool is_a = u->in[0].node == id;
         Attr batch = node_attr(u, is_a ? ATTR_batch_a : ATTR_batch_b);
         Attr contract = node_attr(u, is_a ? ATTR_contract_a : ATTR_contract_b);
-        if (graph_node(f->g, u->in[is_a])->op == OP_concat)
+        /* one operand in pieces is enough; concats are decided from the last one on */
+        uint32_t other = u->in[is_a].node;
+        if (other > id && fuse_node(f, other)->op == OP_concat && f->kind[other] == NODE_CONE)
             return false;
         bool contracted = contract.n == 1 && contract.at[0] == axis;
         bool free = val_info(f->p, f->g, (Val){id, 0})->rank == batch.n + contract.n + 1;

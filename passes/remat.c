@@ -175,10 +175,15 @@ static bool feeds_product(const Cut *c, uint32_t id)
     return false;
 }
 
+/* Arguments, state that this graph leaves alone, views of it (parameters), and constants. */
 static bool kept_by_reference(const Cut *c, const Node *n)
 {
     if (n->op == OP_state)
         return !c->committed[node_int(n, ATTR_slot)];
+    if (n->op == OP_slice || n->op == OP_reshape) {
+        const Node *x = graph_node(c->g, n->in[0]);
+        return x->op != OP_input && !op_is_free(x->op) && kept_by_reference(c, x);
+    }
     return n->op == OP_input || op_is_free(n->op);
 }
 
