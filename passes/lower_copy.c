@@ -90,8 +90,26 @@ static bool fill_value(const Lower *l, Val v, double *value)
     return true;
 }
 
+/* A constant piece of a concat that is written in place: a range of its storage. */
+static void fill_piece(Lower *l, const FuseGroup *grp)
+{
+    const Loc *into = lower_loc(l, grp->into);
+    CHECK(into);
+    const Dim at = dim_add(l->t, into->offset, grp->offset);
+    const Loc part = loc_row_major(l->t, into->buf, at, &grp->count, 1);
+    const uint32_t dst = lower_piece(l, &part, val_info(l->p, l->g, grp->into)->dtype);
+    Step *s = lower_step(l, STEP_FILL, grp->site);
+    s->dst = dst;
+    s->value = grp->value;
+    s->text = lower_text(l, grp->into);
+}
+
 void lower_copy(Lower *l, const FuseGroup *grp)
 {
+    if (grp->into.node) {
+        fill_piece(l, grp);
+        return;
+    }
     const FuseRoot *r = &grp->roots.at[0];
     const Node *n = graph_node(l->g, r->val);
     double value;
