@@ -36,7 +36,7 @@ ACTIVATIONS = [
     ("hardsigmoid", "hardsigmoid(2 * x)", "F.hardsigmoid(2 * x)", X),
     ("hardswish", "hardswish(2 * x)", "F.hardswish(2 * x)", X),
     ("leaky_relu", "leaky_relu(x)", "F.leaky_relu(x)", X),
-    ("threshold", "threshold(x, 0.1, 20.0)", "F.threshold(x, 0.1, 20.0)", X),
+    ("threshold", "threshold(x, 0.125, 20.0)", "F.threshold(x, 0.125, 20.0)", X),
     ("rrelu", "rrelu(x)", "F.rrelu(x)", X),
 ]
 
