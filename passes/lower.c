@@ -453,7 +453,8 @@ HostModel *lower_program(Program *p, const LowerOptions *o)
     int errors = diag_errors(p->cx->diags);
     for (uint32_t i = 0; i < p->graphs.n; i++) {
         Graph *g = p->graphs.at[i];
-        if (g->kind != GRAPH_TRAINING && g->kind != GRAPH_BODY && g->kind != GRAPH_DEF)
+        if (g->kind != GRAPH_TRAINING && g->kind != GRAPH_BODY && g->kind != GRAPH_DEF &&
+            g->kind != GRAPH_CHECK)
             lower_graph(&l, g);
     }
     return diag_errors(p->cx->diags) > errors ? NULL : m;
