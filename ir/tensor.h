@@ -352,5 +352,7 @@ void tensor_print(const Program *p, StrBuf *out); /* "tenon-ir 1", slots, symbol
 Program *tensor_parse(Ctx *cx, uint32_t file);
 /** NULL if the graph is well formed, else what is wrong. explicit_shapes: after `broadcast`. */
 const char *tensor_verify(const Program *p, const Graph *g, bool explicit_shapes);
+/** The same for slots, views and trains. */
+const char *program_verify(const Program *p);
 
 #endif

@@ -199,3 +199,66 @@ const char *tensor_verify(const Program *p, const Graph *g, bool explicit_shapes
         verify_effects(&q);
     return q.error;
 }
+
+/* --- programs --------------------------------------------------------------------------------- */
+
+static void verify_slots(Verifier *q)
+{
+    const Program *p = q->p;
+    for (uint32_t i = 1; i < p->slots.n; i++) {
+        const Slot *s = &p->slots.at[i];
+        const char *name = sym_text(p->cx->names, s->name);
+        const bool late = s->kind == SLOT_HYPER || s->kind == SLOT_COUNTER ||
+                          s->kind == SLOT_SEED || s->kind == SLOT_CALLS;
+        if (late && type_info(p, s->type)->rank)
+            fail(q, 0, "slot %s is no scalar", name);
+        for (uint32_t k = 0; k < type_info(p, s->type)->rank; k++)
+            if (!dim_is_const(p->cx->dims, type_info(p, s->type)->shape[k], NULL))
+                fail(q, 0, "slot %s has a size that is not static", name);
+        if (s->segment >= p->slots.n || (s->segment && p->slots.at[s->segment].kind != SLOT_PARAM))
+            fail(q, 0, "slot %s belongs to no segment of parameters", name);
+        for (uint32_t k = 1; k < i; k++)
+            if (sym_eq(p->slots.at[k].name, s->name))
+                fail(q, 0, "two slots are called %s", name);
+    }
+}
+
+static void verify_views(Verifier *q)
+{
+    const Program *p = q->p;
+    for (uint32_t i = 0; i < p->state.n && !q->error; i++) {
+        const StateView *v = &p->state.at[i];
+        const char *name = sym_text(p->cx->names, v->name);
+        int64_t n, room;
+        if (v->slot == 0 || v->slot >= p->slots.n) {
+            fail(q, 0, "%s is in no slot", name);
+            return;
+        }
+        const Slot *s = &p->slots.at[v->slot];
+        if (!dim_is_const(p->cx->dims, type_numel((Program *)p, v->type), &n) ||
+            !dim_is_const(p->cx->dims, type_numel((Program *)p, s->type), &room) ||
+            v->offset < 0 || v->offset > room - n)
+            fail(q, 0, "%s is not inside slot %s", name, sym_text(p->cx->names, s->name));
+        if (type_info(p, v->type)->dtype != type_info(p, s->type)->dtype)
+            fail(q, 0, "%s has another dtype than slot %s", name,
+                 sym_text(p->cx->names, s->name));
+    }
+}
+
+const char *program_verify(const Program *p)
+{
+    Verifier q = {.p = p};
+    verify_slots(&q);
+    if (!q.error)
+        verify_views(&q);
+    for (uint32_t i = 0; i < p->trains.n; i++) {
+        const TrainInfo *t = &p->trains.at[i];
+        if (t->graph_step >= p->graphs.n)
+            fail(&q, 0, "train %s has no graph", sym_text(p->cx->names, t->method));
+        for (uint32_t k = 0; k < t->hypers.n; k++)
+            if (t->hypers.at[k] >= p->slots.n || p->slots.at[t->hypers.at[k]].kind != SLOT_HYPER)
+                fail(&q, 0, "train %s names a slot that is no hyper-parameter",
+                     sym_text(p->cx->names, t->method));
+    }
+    return q.error;
+}

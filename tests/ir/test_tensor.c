@@ -299,6 +299,78 @@ static void test_rewrite(void **state)
     assert_int_equal(graph_node(g, g->params.at[2].val)->op, OP_input);
 }
 
+static void rejects(Fix *f, const char *what)
+{
+    const char *error = tensor_verify(f->p, f->b.g, true);
+    if (!error || !strstr(error, what))
+        fail_msg("'%s' is expected, not '%s'", what, error ? error : "");
+}
+
+/* Damage that no pass may do. */
+static void test_verify(void **state)
+{
+    Fix *f = *state;
+    Builder *b = &f->b;
+    Graph *g = b->g;
+    const Val e = build1(b, OP_exp, f->x), s = build2(b, OP_add, e, f->y);
+    graph_result(f->p, g, (Sym){0}, s, (Span){0});
+    const Val check = build(b, OP_check, (Val[]){build2(b, OP_lt, e, f->y)}, 1,
+                            (Attr[]){{(const int64_t[]){sym_of(f->cx->names, "t").id}, 1}});
+    assert_null(tensor_verify(f->p, g, true));
+
+    Node *n = &g->nodes.at[s.node];
+    const Node good = *n;
+    n->in = (Val[]){e, s};
+    rejects(f, "does not precede");
+    n->in = (Val[]){e, {f->y.node, 1}};
+    rejects(f, "does not precede");
+    n->in = (Val[]){e, f->w};
+    rejects(f, "do not broadcast");
+    *n = good;
+    n->types = &g->nodes.at[f->w.node].types[0];
+    rejects(f, "result 0 is f32[4, 4], not f32[B, 4]");
+    *n = good;
+    n->nout = 2;
+    rejects(f, "2 results, not 1");
+    *n = good;
+    g->nodes.at[e.node].stage = STAGE_BACKWARD;
+    rejects(f, "of a later stage");
+    g->nodes.at[e.node].stage = 0;
+    g->results.at[0].val.node = 99;
+    rejects(f, "result 0 is no value");
+    g->results.at[0].val = s;
+    g->params.at[0].inout = 0;
+    assert_null(tensor_verify(f->p, g, true));
+    g->params.at[2].inout = 0;
+    rejects(f, "the result that updates it has another type");
+    g->params.at[0].inout = g->params.at[2].inout = -1;
+    g->params.at[1].val = f->x;
+    rejects(f, "two parameters are one input");
+    g->params.at[1].val = f->y;
+    vec_push(f->cx->perm, &g->effects, check);
+    rejects(f, "the list of effects is too long");
+    g->effects.n = 0;
+    rejects(f, "the list of effects lacks it");
+    g->effects.n = 1;
+    const Dim two = dim(f, 2);
+    const uint32_t slot = program_add_slot(
+        f->p, (Slot){.name = sym_of(f->cx->names, "s"), .kind = SLOT_BUFFER,
+                     .type = type_of(f->p, DT_f32, &two, 1, PLACE_D0)});
+    graph_commit(f->p, g, slot, s);
+    rejects(f, "slot s gets a value of type f32[B, 4]");
+    g->commits.n = 0;
+    assert_null(tensor_verify(f->p, g, true));
+
+    assert_null(program_verify(f->p));
+    const StateView view = {.name = sym_of(f->cx->names, "v"), .slot = slot, .offset = 1,
+                            .type = type_of(f->p, DT_f32, &two, 1, PLACE_D0)};
+    vec_push(f->cx->perm, &f->p->state, view);
+    assert_string_equal(program_verify(f->p), "v is not inside slot s");
+    f->p->state.at[0].offset = 0;
+    f->p->slots.at[slot].segment = slot;
+    assert_non_null(strstr(program_verify(f->p), "no segment"));
+}
+
 /* Each text is wrong at one place and gives one message there. */
 static void test_bad_text(void **state)
 {
@@ -352,6 +424,7 @@ static void test_files(void **state)
             diag_render(f.cx->diags, (DiagStyle){0}, &out);
             fail_msg("%s", sb_text(&out));
         }
+        assert_null(program_verify(p));
         for (uint32_t k = 0; k < p->graphs.n; k++) {
             const char *error = tensor_verify(p, p->graphs.at[k], false);
             if (error)
@@ -400,6 +473,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_types, setup, teardown),
         cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rewrite, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_verify, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_text, setup, teardown),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_broken),
