@@ -25,7 +25,7 @@ class MLP(nn.Module):
         return self.head(x)
 
 model = MLP()
-opt = torch.optim.AdamW(model.parameters(), lr=2e-3)
+opt = torch.optim.AdamW(model.parameters(), lr=5e-3)
 for epoch in range(epochs):
     begin = time.perf_counter()
     model.train()
