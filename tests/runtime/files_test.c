@@ -20,6 +20,27 @@
 
 #include <cmocka.h>
 
+/* Allocations of the files' code go through here (linked with --wrap); the one when `fail_at`
+ * reaches 0 fails. */
+static long fail_at = -1;
+static bool fails(void)
+{
+    return fail_at >= 0 && fail_at-- == 0;
+}
+#define WRAP(type, name, parameters, arguments)                                                    \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return fails() ? NULL : __real_##name arguments;                                           \
+    }
+WRAP(void *, malloc, (size_t n), (n))
+WRAP(void *, calloc, (size_t n, size_t size), (n, size))
+WRAP(void *, realloc, (void *p, size_t n), (p, n))
+WRAP(void *, aligned_alloc, (size_t unit, size_t n), (unit, n))
+WRAP(char *, strdup, (const char *s), (s))
+WRAP(FILE *, open_memstream, (char **text, size_t *n), (text, n))
+
 /* A folder of its own for each test; the working folder while it runs. */
 static int enter_folder(void **state)
 {
@@ -52,6 +73,7 @@ static int leave_folder(void **state)
 
 static void put(const char *path, const void *data, size_t bytes)
 {
+    unlink(path); /* file systems flush a file that is written over */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, bytes, f), bytes);
@@ -522,6 +544,91 @@ static void test_by_content(void **state)
     }
 }
 
+/* Each allocation fails once: a message, no leak (run under a sanitizer), the old file stays. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"a.npz", "a.safetensors", "a.npy"};
+    tn__metadata metadata[] = {{"a", "b"}, {"c", "d"}};
+    for (int i = 0; i < 3; i++) {
+        struct tn__err err = {""};
+        tn__arrays in = {
+            .at = all, .n = i == 2 ? 1 : ALL - 1, .metadata = metadata, .nmetadata = 2};
+        assert_int_equal(tn__arrays_save(&in, paths[i], &err), 0);
+        int failures = 0;
+        for (long at = 0;; at++) {
+            fail_at = at;
+            tn__arrays out;
+            const int status = tn__arrays_load(&out, paths[i], &err);
+            const bool reached = fail_at < 0;
+            fail_at = -1;
+            if (!reached) {
+                assert_int_equal(status, 0);
+                tn__arrays_free(&out);
+                break;
+            }
+            assert_int_equal(status, -1);
+            assert_non_null(strstr(err.text, "memory"));
+            failures++;
+        }
+        assert_true(failures >= (i == 2 ? 3 : ALL));
+        for (long at = 0;; at++) {
+            fail_at = at;
+            const int status = tn__arrays_save(&in, paths[i], &err);
+            const bool reached = fail_at < 0;
+            fail_at = -1;
+            if (!reached) {
+                assert_int_equal(status, 0);
+                break;
+            }
+            assert_int_equal(status, -1);
+            assert_int_equal(count_files(), i + 1);
+        }
+    }
+}
+
+/* Files with random damage are read or refused with a message; what is read has its memory. */
+static void test_random_damage(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"a.npz", "a.safetensors", "a.npy"};
+    uint32_t seed = 12345;
+    for (int i = 0; i < 3; i++) {
+        struct tn__err err;
+        const tn__arrays in = {.at = all, .n = i == 2 ? 1 : i == 1 ? ALL : 4};
+        assert_int_equal(tn__arrays_save(&in, paths[i], &err), 0);
+        size_t n;
+        char *const file = get(paths[i], &n), *const bad = malloc(n + 1);
+        int refused = 0;
+        for (int round = 0; round < 1500; round++) {
+            memcpy(bad, file, n);
+            for (int k = 0; k <= round % 4; k++) {
+                seed = seed * 1664525u + 1013904223u;
+                const size_t at = i ? (seed >> 8) % (n < 1200 ? n : 1200) : (seed >> 8) % n;
+                const char digits[] = "0123456789[]{}\",:'<f\xff\0";
+                bad[at] = round % 2 ? (char)(seed >> 24) : digits[(seed >> 24) % sizeof digits];
+            }
+            put(paths[i], bad, n - (round % 5 == 0 ? seed % n : 0));
+            tn__arrays out;
+            err.text[0] = 0;
+            if (tn__arrays_load(&out, paths[i], &err)) {
+                refused++;
+                assert_true(strlen(err.text) > strlen(paths[i]) + 2);
+                continue;
+            }
+            unsigned sum = 0;
+            for (int k = 0; k < out.n; k++)
+                for (size_t b = 0; b < out.at[k].bytes; b++)
+                    sum += ((unsigned char *)out.at[k].data)[b];
+            assert_true(sum < 1u << 30);
+            tn__arrays_free(&out);
+        }
+        assert_true(refused > 300);
+        free(file);
+        free(bad);
+    }
+}
+
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
@@ -531,7 +638,8 @@ int main(void)
         IN_FOLDER(test_damaged_npy),   IN_FOLDER(test_npz_of_others),
         IN_FOLDER(test_damaged_npz),   IN_FOLDER(test_damaged_safetensors),
         IN_FOLDER(test_refused_saves), IN_FOLDER(test_no_space),
-        IN_FOLDER(test_by_content),
+        IN_FOLDER(test_by_content),    IN_FOLDER(test_random_damage),
+        IN_FOLDER(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
