@@ -13,7 +13,7 @@
 #define NAME(v)     PASTE(math_vectors_, v)
 
 #define UNARY(name)                                                                                \
-    static void each_##name(const float *restrict x, float *restrict y, int n)                            \
+    static void each_##name(const float *restrict x, float *restrict y, int n)                     \
     {                                                                                              \
         for (int i = 0; i < n; i++)                                                                \
             y[i] = tn_##name(x[i]);                                                                \
@@ -27,8 +27,7 @@ static void each_pow(const float *restrict x, const float *restrict y, float *re
         z[i] = tn_pow(x[i], y[i]);
 }
 
-static void each_atan2(const float *restrict y, const float *restrict x, float *restrict z,
-                          int n)
+static void each_atan2(const float *restrict y, const float *restrict x, float *restrict z, int n)
 {
     for (int i = 0; i < n; i++)
         z[i] = tn_atan2(y[i], x[i]);

@@ -1,5 +1,5 @@
-/* pool_test.c: every cell exactly once, at any thread count; works in works; works from several threads;
- * many small works in a row. SPDX-License-Identifier: MIT */
+/* pool_test.c: every cell exactly once, at any thread count; works in works; works from several
+ * threads; many small works in a row. SPDX-License-Identifier: MIT */
 #include "runtime/pool.h"
 
 #include <pthread.h>
@@ -154,10 +154,8 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_once),
-        cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_steps_in_a_row),
-        cmocka_unit_test(test_two_callers),
+        cmocka_unit_test(test_each_once),      cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_steps_in_a_row), cmocka_unit_test(test_two_callers),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
