@@ -415,6 +415,8 @@ static void lower_graph(Lower *l, Graph *g)
     l->g = g;
     l->h = h;
     l->f = fuse_graph(p, g, !l->o->no_fuse);
+    if (!l->f)
+        return;
     l->loc = arena_array(l->a, Loc, l->f->buffers.n + 1);
     l->slot_buf = arena_array(l->a, uint32_t, p->slots.n + 1);
     l->late.n = l->late.cap = 0;
