@@ -75,23 +75,15 @@ static void print_keep(CPrint *c, const KStmt *s)
               ktext_expr(t, s->expr).text);
 }
 
-/* The index and the size that a check compares, for the message. */
 static void print_check(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
-    t->reports = true;
-    vec_push(t->a, &t->sites, s->site);
+    Text index, size;
     emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
-    emit_line(&t->e, "error[0] = %u;", t->sites.n);
-    for (uint32_t i = 0; i < s->pred.n; i++) {
-        const GuardTerm *g = &s->pred.at[i];
-        if (g->kind != G_LT || !dim_mentions_kind(dims(c), g->a, SYM_LOADED))
-            continue;
-        int64_t fixed;
-        const char *cast = dim_is_const(dims(c), g->b, &fixed) ? "" : "(int32_t)";
-        emit_line(&t->e, "error[1] = (int32_t)%s;", ktext_dim_at(t, g->a, PREC_UNARY));
-        emit_line(&t->e, "error[2] = %s%s;", cast, ktext_dim_at(t, g->b, PREC_UNARY));
-        break;
+    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
+    if (ktext_checked(t, s->pred, &index, &size)) {
+        emit_line(&t->e, "error[1] = (int32_t)%s;", ktext_wrap(t, index, PREC_UNARY));
+        emit_line(&t->e, "error[2] = (int32_t)%s;", ktext_wrap(t, size, PREC_UNARY));
     }
     emit_close(&t->e, "");
 }
@@ -250,7 +242,7 @@ static bool folds_lanes(const CPrint *c, const KBlock *b)
     return false;
 }
 
-static void strip_begin(CPrint *c, Symbol axis, int width, const char *count)
+static void strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool from_zero)
 {
     KText *t = &c->t;
     Symbol l = dim_new_symbol(dims(c), SYM_AXIS, sym_of(t->p->cx->names, "l"),
@@ -258,8 +250,8 @@ static void strip_begin(CPrint *c, Symbol axis, int width, const char *count)
     t->symbol[l.id] = "l";
     t->wide[l.id] = false;
     CHECK(t->nsubst < MAX_SUBST);
-    t->subst[t->nsubst++] =
-        (DimSubst){axis, dim_add(dims(c), dim_of(dims(c), axis), dim_of(dims(c), l))};
+    Dim base = from_zero ? dim_const(dims(c), 0) : dim_of(dims(c), axis);
+    t->subst[t->nsubst++] = (DimSubst){axis, dim_add(dims(c), base, dim_of(dims(c), l))};
     t->strip = "l";
     c->strip = (Strip){true, axis, width, count};
 }
@@ -425,21 +417,23 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || extent >= STRIP_LANES;
     if (blocks) {
         if (tail) {
+            emit_open(&t->e, "{"); /* the index is read behind the loop, and lives no longer */
             emit_line(&t->e, "%s %s = %s;", type, name, lo);
             emit_open(&t->e, "for (; %s + 16 <= %s; %s += 16) {", name, end, name);
         } else {
             emit_open(&t->e, "for (%s %s = 0; %s < %s; %s += 16) {", type, name, name, end, name);
         }
-        strip_begin(c, s->axis, STRIP_LANES, "16");
+        strip_begin(c, s->axis, STRIP_LANES, "16", false);
         print_body(c, &s->body);
         strip_end(c, before);
         emit_close(&t->e, "");
     } else {
+        emit_open(&t->e, "{");
         emit_line(&t->e, "const int %s = 0;", name);
     }
     if (!tail)
         return;
-    strip_begin(c, s->axis, STRIP_LANES, blocks ? "rest" : end);
+    strip_begin(c, s->axis, STRIP_LANES, blocks ? "rest" : end, !blocks);
     if (blocks) {
         emit_open(&t->e, "{");
         emit_line(&t->e, fixed ? "const int rest = %s - %s;" : "const int rest = (int)(%s - %s);",
@@ -449,6 +443,7 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     strip_end(c, before);
     if (blocks)
         emit_close(&t->e, "");
+    emit_close(&t->e, "");
 }
 
 static void print_strips(CPrint *c, const KStmt *s)
@@ -463,7 +458,7 @@ static void print_strips(CPrint *c, const KStmt *s)
               name, end, name);
     emit_line(&t->e, "const int n_%s = %s - %s < 64 ? %s(%s - %s) : 64;", name, end, name, cast,
               end, name);
-    strip_begin(c, s->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name));
+    strip_begin(c, s->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
     print_body(c, &s->body);
     strip_end(c, before);
     emit_close(&t->e, "");
@@ -608,7 +603,7 @@ static void print_cell_strips(CPrint *c, const Grid *g, const KBlock *body)
         const char *name = ktext_symbol(t, inner->axis, axis_name(c, inner->axis), true);
         emit_open(&t->e, "for (int64_t %s = lo; %s < hi; %s += 64) {", name, name, name);
         emit_line(&t->e, "const int n_%s = hi - %s < 64 ? (int)(hi - %s) : 64;", name, name, name);
-        strip_begin(c, inner->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name));
+        strip_begin(c, inner->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
     } else { /* a strip stays within one run of the innermost axis */
         emit_open(&t->e, "for (int64_t cell = lo, next; cell < hi; cell = next) {");
         print_axes(c, g);
@@ -617,7 +612,7 @@ static void print_cell_strips(CPrint *c, const Grid *g, const KBlock *body)
                   t->symbol[inner->axis.id], ktext_dim(t, inner->hi).text);
         emit_line(&t->e, "next = cell + 64 < next ? cell + 64 : next;");
         emit_line(&t->e, "const int n_cells = (int)(next - cell);");
-        strip_begin(c, inner->axis, STRIP_CELLS, "n_cells");
+        strip_begin(c, inner->axis, STRIP_CELLS, "n_cells", false);
     }
     print_strip_block(c, body);
     strip_end(c, (Strip){.on = false});

@@ -45,18 +45,12 @@ static void print_fold(Cuda *c, const KStmt *s)
 static void print_check(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
-    t->reports = true;
-    vec_push(t->a, &t->sites, s->site);
+    Text index, size;
     emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
-    emit_line(&t->e, "error[0] = %u;", t->sites.n);
-    for (uint32_t i = 0; i < s->pred.n; i++) {
-        const GuardTerm *g = &s->pred.at[i];
-        if (g->kind != G_LT || !dim_mentions_kind(cuda_dims(c), g->a, SYM_LOADED))
-            continue;
-        const char *cast = ktext_is_wide(t, g->b) ? "(int)" : "";
-        emit_line(&t->e, "error[1] = (int)%s;", ktext_dim_at(t, g->a, PREC_UNARY));
-        emit_line(&t->e, "error[2] = %s%s;", cast, ktext_dim_at(t, g->b, PREC_UNARY));
-        break;
+    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
+    if (ktext_checked(t, s->pred, &index, &size)) {
+        emit_line(&t->e, "error[1] = (int)%s;", ktext_wrap(t, index, PREC_UNARY));
+        emit_line(&t->e, "error[2] = (int)%s;", ktext_wrap(t, size, PREC_UNARY));
     }
     emit_close(&t->e, "");
 }

@@ -174,27 +174,46 @@ void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registe
                       address(c, loop->body.at[i].param, loop->body.at[i].at), to[i]);
 }
 
+/* Loads are "const TYPE name = ", stores go through a variable "TYPE name;". */
+static void find_uses(const char *text, const char *type, bool *loads, bool *stores)
+{
+    size_t n = strlen(type);
+    for (const char *at = strstr(text, type); at; at = strstr(at + n, type)) {
+        if (at == text || at[-1] != ' ' || at[n] != ' ')
+            continue;
+        bool is_load = at - text >= 6 && !memcmp(at - 6, "const ", 6);
+        *loads |= is_load;
+        *stores |= !is_load;
+    }
+}
+
+static void put_vector(Arena *a, DType t, int width, const char *text, StrBuf *out)
+{
+    const char *type = arena_printf(a, "%sx%d", element_word(t), width);
+    KText cuda = {.target = TARGET_CUDA};
+    const char *element = ktext_element(&cuda, t);
+    bool loads = false, stores = false;
+    find_uses(text, type, &loads, &stores);
+    if (!loads && !stores)
+        return;
+    sb_printf(out, "struct __align__(%d) %s {\n    %s v[%d];\n};\n\n", dtype_size(t) * width, type,
+              element, width);
+    if (loads)
+        sb_printf(out,
+                  "static __device__ __forceinline__ %s load%d(const %s *p)\n{\n"
+                  "    return *(const %s *)p;\n}\n\n",
+                  type, width, element, type);
+    if (stores)
+        sb_printf(out,
+                  "static __device__ __forceinline__ void store%d(%s *p, %s x)\n{\n"
+                  "    *(%s *)p = x;\n}\n\n",
+                  width, element, type, type);
+}
+
 void cuda_vectors(Arena *a, const char *text, StrBuf *out)
 {
     for (int d = DT_none + 1; d < DT_COUNT; d++)
-        for (int width = 2; width <= 16; width *= 2) {
-            DType t = (DType)d;
-            if (t == DT_f16 || t == DT_bool) /* the same words as bf16 and u8 */
-                continue;
-            const char *type = arena_printf(a, "%sx%d", element_word(t), width);
-            if (!strstr(text, arena_printf(a, "%s ", type)))
-                continue;
-            KText cuda = {.target = TARGET_CUDA};
-            const char *element = ktext_element(&cuda, t);
-            sb_printf(out, "struct __align__(%d) %s {\n    %s v[%d];\n};\n",
-                      dtype_size(t) * width, type, element, width);
-            sb_printf(out,
-                      "static __device__ __forceinline__ %s load%d(const %s *p)\n{\n"
-                      "    return *(const %s *)p;\n}\n",
-                      type, width, element, type);
-            sb_printf(out,
-                      "static __device__ __forceinline__ void store%d(%s *p, %s x)\n{\n"
-                      "    *(%s *)p = x;\n}\n\n",
-                      width, element, type, type);
-        }
+        for (int width = 2; width <= 16; width *= 2)
+            if (d != DT_f16 && d != DT_bool) /* the same words as bf16 and u8 */
+                put_vector(a, (DType)d, width, text, out);
 }

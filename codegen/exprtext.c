@@ -67,6 +67,8 @@ static Text constant(KText *t, const KExprInfo *x)
         const char *text = float_text(t, x->value, x->type != DT_f64);
         return (Text){text, *text == '-' ? PREC_UNARY : PREC_PRIMARY};
     }
+    if (x->type == DT_u64 && x->word >= 0 && x->word <= INT32_MAX)
+        return (Text){arena_printf(t->a, "%" PRId64, x->word), PREC_PRIMARY};
     if (x->type == DT_u64)
         return (Text){arena_printf(t->a, "0x%" PRIx64 "%s", (uint64_t)x->word,
                                    t->target == TARGET_CUDA ? "ULL" : "u"),
@@ -223,7 +225,7 @@ static Text key_text(KText *t, const KExprInfo *x)
         calls.text = arena_printf(t->a, "(%s & 0xffffffffu) | (%s)%s << 32",
                                   ktext_wrap(t, calls, PREC_UNARY), u64,
                                   ktext_expr_at(t, x->in[2], PREC_UNARY));
-    else
+    else if (kexpr(t->k, x->in[1])->kind != KE_CONST)
         calls.text = arena_printf(t->a, "%s & 0xffffffffu", ktext_wrap(t, calls, PREC_UNARY));
     return (Text){arena_printf(t->a, "tn_key(%s, %s, 0x%" PRIx64 "%s)", ktext_expr(t, x->in[0]).text,
                                calls.text, (uint64_t)x->word,

@@ -54,6 +54,32 @@ const char *ktext_symbol(KText *t, Symbol s, const char *wanted, bool wide)
     return t->symbol[s.id];
 }
 
+uint32_t ktext_site(KText *t, Site site)
+{
+    t->reports = true;
+    for (uint32_t i = 0; i < t->sites.n; i++) {
+        const Span *at = &t->sites.at[i].at;
+        if (at->file == site.at.file && at->start == site.at.start && at->end == site.at.end)
+            return i + 1;
+    }
+    vec_push(t->a, &t->sites, site);
+    return t->sites.n;
+}
+
+bool ktext_checked(KText *t, Guard pred, Text *index, Text *size)
+{
+    DimTable *d = t->p->cx->dims;
+    for (uint32_t i = 0; i < pred.n; i++) {
+        const GuardTerm *g = &pred.at[i];
+        if ((g->kind != G_LT && g->kind != G_LE) || !dim_mentions_kind(d, g->a, SYM_LOADED))
+            continue;
+        *index = ktext_dim(t, g->a);
+        *size = ktext_dim(t, g->kind == G_LE ? dim_add(d, g->b, dim_const(d, 1)) : g->b);
+        return true;
+    }
+    return false;
+}
+
 const char *ktext_let_name(KText *t, const KStmt *s)
 {
     const Interner *names = t->p->cx->names;

@@ -198,6 +198,11 @@ static Text infix(Row *r, const char *op, int prec, Text x, Text y)
                                    wrap(r, x, PREC_UNARY), op, u, wrap(r, y, PREC_UNARY)),
                       PREC_UNARY};
     }
+    bool literal = y.text[0] == '-' && (y.text[1] >= '0' && y.text[1] <= '9') && y.prec == PREC_UNARY;
+    if (literal && *op == '+') /* x + -1.0f and x - 1.0f are the same number */
+        return infix(r, "-", prec, x, (Text){y.text + 1, PREC_PRIMARY});
+    if (literal && *op == '-' && prec == PREC_SUM)
+        return infix(r, "+", prec, x, (Text){y.text + 1, PREC_PRIMARY});
     int least = operand_prec(prec), left = least > prec ? least : prec;
     int right = least > prec ? least : prec + 1;
     return (Text){arena_printf(r->a, "%s %s %s", wrap(r, x, left), op, wrap(r, y, right)), prec};

@@ -4,6 +4,7 @@
 #include "ir/base/die.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -299,6 +300,16 @@ static const char *step_comment(Tables *t, const Step *s)
     return line;
 }
 
+/* A double as a constant expression of C. */
+static const char *constant_text(Tables *t, double v)
+{
+    if (isnan(v))
+        return "0.0 / 0.0";
+    if (isinf(v))
+        return v > 0 ? "1.0 / 0.0" : "-1.0 / 0.0";
+    return arena_printf(t->a, "%.17g", v);
+}
+
 static void add_step(Tables *t, const Step *s)
 {
     static const char *const kinds[] = {[STEP_LAUNCH] = "LAUNCH", [STEP_GEMM] = "GEMM",
@@ -317,8 +328,8 @@ static void add_step(Tables *t, const Step *s)
         add_operand(t, s->src, (Dim){0});
     }
     if (s->kind == STEP_FILL)
-        sb_printf(&text, ", .operands = %u, .nops = 1, .value = %.17g",
-                  add_operand(t, s->dst, (Dim){0}), s->value);
+        sb_printf(&text, ", .operands = %u, .nops = 1, .value = %s",
+                  add_operand(t, s->dst, (Dim){0}), constant_text(t, s->value));
     if (s->when.n)
         sb_printf(&text, ", .when = {%u, %u}", list_guards(t, s->when), s->when.n);
     Emit e = {&t->steps, 1};
