@@ -11,9 +11,22 @@
 
 /* --- buffers ------------------------------------------------------------------------------------------ */
 
+static Sym unique_buffer(const Lower *l, Sym name)
+{
+    const char *base = sym_text(l->p->cx->names, name);
+    for (int i = 2;; i++) {
+        uint32_t j = 1;
+        while (j < l->h->buffers.n && !sym_eq(l->h->buffers.at[j].name, name))
+            j++;
+        if (j >= l->h->buffers.n)
+            return name;
+        name = sym_of(l->p->cx->names, arena_printf(l->p->cx->scratch, "%s_%d", base, i));
+    }
+}
+
 uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape, uint32_t rank)
 {
-    Buffer b = {.name = name, .kind = kind, .dtype = dtype, .rank = rank,
+    Buffer b = {.name = unique_buffer(l, name), .kind = kind, .dtype = dtype, .rank = rank,
                 .offset = dim_const(l->t, 0)};
     if (rank)
         memcpy(b.shape, shape, rank * sizeof *shape);
@@ -120,6 +133,10 @@ Sym lower_name(Lower *l, Val v)
     for (uint32_t i = 0; i < l->g->results.n; i++)
         if (val_eq(l->g->results.at[i].val, v) && n->op != OP_input)
             return l->g->results.at[i].name;
+    if (n->hint.id && v.result)
+        return sym_of(l->p->cx->names,
+                      arena_printf(l->p->cx->scratch, "%s_%s", sym_text(l->p->cx->names, n->hint),
+                                   node_int(n, ATTR_kind) == RED_moments ? "var" : "index"));
     if (n->hint.id)
         return n->hint;
     if (n->op == OP_input)
@@ -222,10 +239,24 @@ static const GraphParam *updated_param(const Graph *g, uint32_t result)
     return NULL;
 }
 
-static bool reads(const FuseGroup *grp, Val v)
+/* The memory of an argument (slot 0) or of a slot, as of entry. */
+typedef struct {
+    Val argument;
+    uint32_t slot;
+} Entry;
+
+static bool is_in(const Lower *l, Entry e, Val v)
+{
+    if (!e.slot)
+        return val_eq(v, e.argument);
+    const FuseBuffer *fb = fuse_buffer(l->f, v);
+    return fb && fb->slot == e.slot && fb->group < 0 && !fb->is_concat;
+}
+
+static bool reads(const Lower *l, const FuseGroup *grp, Entry e)
 {
     for (uint32_t i = 0; i < grp->inputs.n; i++)
-        if (val_eq(grp->inputs.at[i], v))
+        if (is_in(l, e, grp->inputs.at[i]))
             return true;
     return false;
 }
@@ -243,22 +274,20 @@ static bool writes(const Lower *l, uint32_t group, const FuseBuffer *fb)
     return false;
 }
 
-/* Nobody reads the argument after its new value is written; within one map, kbuild_in_place knows. */
-static bool may_update(const Lower *l, const FuseBuffer *fb, Val argument)
+/* Nobody reads what was there after the new value is written; within one kernel, kbuild_in_place
+ * knows. What leaves the program as it entered is copied before anything is written. */
+static bool may_update(const Lower *l, const FuseBuffer *fb, Entry e)
 {
     bool written = false;
     for (uint32_t i = 0; i < l->f->groups.n; i++) {
         const FuseGroup *grp = &l->f->groups.at[i];
-        bool w = writes(l, i, fb), r = reads(grp, argument);
+        bool w = writes(l, i, fb), r = reads(l, grp, e);
         if (r && (written || (w && (grp->class == CLASS_CONTRACT || fb->is_concat))))
             return false;
         written |= w;
     }
-    for (uint32_t i = 0; i < l->g->results.n; i++)
-        if (val_eq(l->g->results.at[i].val, argument))
-            return false;
-    for (uint32_t i = 0; i < l->g->saved.n; i++)
-        if (val_eq(l->g->saved.at[i], argument))
+    for (uint32_t i = 0; i < l->g->saved.n; i++) /* kept by reference */
+        if (is_in(l, e, l->g->saved.at[i]))
             return false;
     return true;
 }
@@ -276,7 +305,7 @@ static void make_result(Lower *l, uint32_t i)
     uint32_t buf;
     if (q) {
         buf = arg_buffer(l, q);
-        if (own >= 0 && may_update(l, &l->f->buffers.at[own], q->val))
+        if (own >= 0 && may_update(l, &l->f->buffers.at[own], (Entry){q->val, 0}))
             place_value(l, r->val, own, buf);
     } else {
         buf = typed_buffer(l, BUF_RESULT, r->name, val_info(l->p, l->g, r->val), i);
@@ -284,6 +313,16 @@ static void make_result(Lower *l, uint32_t i)
             place_value(l, r->val, own, buf);
     }
     vec_push(l->a, &l->h->args, ((HostArg){r->name, buf, false, q != NULL}));
+}
+
+static void make_commits(Lower *l)
+{
+    for (uint32_t i = 0; i < l->g->commits.n; i++) {
+        const Commit *c = &l->g->commits.at[i];
+        int32_t own = own_buffer(l, c->val);
+        if (own >= 0 && may_update(l, &l->f->buffers.at[own], (Entry){{0, 0}, c->slot}))
+            place_value(l, c->val, own, slot_buffer(l, c->slot));
+    }
 }
 
 /* What backward will read: a buffer of its own, or an argument or result kept by reference. */
@@ -424,6 +463,7 @@ static void lower_graph(Lower *l, Graph *g)
     make_args(l);
     for (uint32_t i = 0; i < g->results.n; i++)
         make_result(l, i);
+    make_commits(l);
     make_tape(l);
     copy_results(l, true);
     copy_commits(l, true);
