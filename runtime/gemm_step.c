@@ -33,6 +33,7 @@ tn_status tn__step_gemm(Call *c, const tn_gemm_step *g)
         .sum_a = operand(c, &g->sum_a),
         .sum_b = operand(c, &g->sum_b),
         .accumulate = g->accumulate,
+        .accumulate_sums = g->accumulate,
     };
     if (tn__gemm(&args, c->m->ctx->pool))
         return tn__fail(TN_ABI, "%s: a product has operands that do not fit", c->p->name);
