@@ -97,6 +97,7 @@ typedef struct {
     Sym name;
     Value value;
     Span at;
+    Span set_at; /* where it was assigned last */
     bool is_size;
 } Local;
 
@@ -228,6 +229,7 @@ struct Frame {
     uint64_t chain;   /* hash of the chain of calls */
     VEC(Sym) called;  /* names called from here so far, for the ordinals of sites */
     Sym path;         /* of the instance */
+    const Instance *inst; /* of a method */
 };
 
 /* The graph of a function with a derivative of its own takes what it uses from outside as operands. */

@@ -315,7 +315,7 @@ static bool assigned_results(Elab *e, const FnCall *c, Body *b)
             return false;
         }
         vec_push(e->a, &b->values, l->value);
-        vec_push(e->a, &b->at, r->at[i].at);
+        vec_push(e->a, &b->at, l->set_at.file ? l->set_at : r->at[i].at);
     }
     return true;
 }
@@ -479,6 +479,7 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         Sym outer_path = e->b.site.path;
         DType outer_float = e->float_type;
         push_frame(e, &frame, c.who, at, def_at, path);
+        frame.inst = fn->inst;
         e->b.site.path = path;
         if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;

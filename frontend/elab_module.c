@@ -464,6 +464,7 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     bool ok = configure(e, inst, who, args, at);
     Frame frame;
     push_frame(e, &frame, who, at, d->name.at, (Sym){0});
+    frame.inst = inst;
     if (ok) {
         Maker k = {.e = e, .inst = inst};
         Env env = {.file = module->file, .inst = inst, .scope = scope_push(e, NULL), .body = true};

@@ -155,6 +155,7 @@ static void assign_name(Elab *e, const Env *env, Sym name, Value v, Span at)
     v.state = NULL;
     if (l) {
         l->value = v;
+        l->set_at = at;
         return;
     }
     if (assign_member(e, env, name, &v, at))
@@ -201,9 +202,29 @@ static void run_set(Elab *e, const Env *env, const AstStmt *s)
         run_assign(e, env, s->places.at[i], values.at[i], at[i].file ? at[i] : s->at);
 }
 
+/* With a repeated index only the last of several sums would stay. */
+static bool indexed_by_tensor(Elab *e, const Env *env, const AstExpr *place)
+{
+    for (uint32_t i = 0; place->kind == EX_index && i < place->items.n; i++) {
+        const AstExpr *item = place->items.at[i];
+        if (item->kind == EX_slice || item->kind == EX_ellipsis)
+            continue;
+        Value v = eval(e, env, item);
+        if (v.kind != V_tensor || value_type(e, &v)->rank == 0)
+            continue;
+        Diag *d = elab_error(e, DIAG_bad_target, item->at,
+                             "a part that a tensor indexes cannot be added to");
+        diag_note(e->diags, d, (Span){0}, "index_add sums over repeated indices");
+        return true;
+    }
+    return false;
+}
+
 static void run_aug(Elab *e, const Env *env, const AstStmt *s)
 {
     const AstExpr *place = s->places.at[0];
+    if (indexed_by_tensor(e, env, place))
+        return;
     Value old = eval(e, env, place), v = eval(e, env, s->values.at[0]), sum;
     binary_op(e, s->op, s->op_at, &old, place->at, &v, s->values.at[0]->at, &sum);
     if (sum.kind == V_tensor && old.kind == V_tensor) {

@@ -334,6 +334,25 @@ static void note_frames(Elab *e, Diag *d, Span at, const Frame *shown)
         }
 }
 
+/* What the numbers of a shape may come from: "features = 32, state = 128". */
+static void note_config(Elab *e, Diag *d, const Frame *from)
+{
+    const Frame *f = from ? from->up : e->frame;
+    while (f && !f->inst)
+        f = f->up;
+    if (!f || in_std(e, f->inst->module->decl->at))
+        return;
+    StrBuf b = {.a = e->a};
+    for (uint32_t i = 0; i < f->inst->members.n && b.n < 80; i++) {
+        const Member *m = &f->inst->members.at[i];
+        if ((m->kind == MEMBER_config || m->kind == MEMBER_let) && m->value.kind == V_int)
+            sb_printf(&b, "%s%s = %lld", b.n ? ", " : "", sym(e, m->name), (long long)m->value.i);
+    }
+    if (b.n)
+        diag_note(e->diags, d, (Span){0}, "in %s: %s", sym(e, f->inst->module->decl->name.sym),
+                  sb_text(&b));
+}
+
 Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
 {
     const Frame *from = NULL;
@@ -342,6 +361,8 @@ Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
     va_start(ap, fmt);
     Diag *d = diag_vreport(e->diags, kind, shown, fmt, ap);
     va_end(ap);
+    if (kind == DIAG_shape_mismatch || kind == DIAG_broadcast_mismatch || kind == DIAG_sizes_differ)
+        note_config(e, d, from);
     note_frames(e, d, at, from);
     return d;
 }
