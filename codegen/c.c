@@ -427,9 +427,6 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
         print_body(c, &s->body);
         strip_end(c, before);
         emit_close(&t->e, "");
-    } else {
-        emit_open(&t->e, "{");
-        emit_line(&t->e, "const int %s = 0;", name);
     }
     if (!tail)
         return;
@@ -441,9 +438,10 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     }
     print_body(c, &s->body);
     strip_end(c, before);
-    if (blocks)
+    if (blocks) {
         emit_close(&t->e, "");
-    emit_close(&t->e, "");
+        emit_close(&t->e, "");
+    }
 }
 
 static void print_strips(CPrint *c, const KStmt *s)
