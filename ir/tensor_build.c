@@ -123,8 +123,11 @@ bool val_is_fill(const Program *p, const Graph *g, Val v, double value)
     return !memcmp(&x, &value, sizeof x); /* bits: -0 is not 0 */
 }
 
-static int max_stage(const Builder *b, const Val *in, uint32_t nin)
+/* What is at hand anywhere (constants, fills, sizes, state) belongs to no later stage: one copy. */
+static int max_stage(const Builder *b, Op op, const Val *in, uint32_t nin)
 {
+    if (nin == 0 || (op == OP_broadcast && val_fill(b->g, in[0])))
+        return STAGE_FORWARD;
     int stage = b->stage > 0 ? b->stage : 0;
     for (uint32_t i = 0; i < nin; i++)
         if (b->g->nodes.at[in[i].node].stage > stage)
@@ -154,7 +157,7 @@ Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
     const char *error = infer_types(b, op, in, nin, attrs, types, &nout);
     if (error)
         die("%s in graph %s: %s", op_name(op), sym_text(b->p->cx->names, b->g->name), error);
-    const int stage = max_stage(b, in, nin);
+    const int stage = max_stage(b, op, in, nin);
     if (!b->no_fold) {
         const Val simpler = fold_node(b, op, in, nin, attrs, types[0], stage);
         if (simpler.node)
