@@ -380,6 +380,10 @@ static Tables collect(const HostModel *m, const HostProgram *h, Arena *a)
 {
     Tables t = {.m = m, .h = h, .a = a};
     t.name = name_clean(a, sym_text(m->p->cx->names, h->name));
+    if (h->graph->kind == GRAPH_TEST) /* named by a sentence, which may clean to a method's name */
+        for (uint32_t i = 0; i < m->programs.n; i++)
+            if (m->programs.at[i] == h)
+                t.name = arena_printf(a, "test%u_%s", i, t.name);
     StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps, &t.buffers, &t.data, &t.checks, &t.args};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         texts[i]->a = a;
