@@ -325,36 +325,12 @@ typedef struct {
 /* Gives the strides of `id`'s axes inside the storage of `out`, which is made of it by views. */
 static bool target_strides(const Fuser *f, uint32_t id, Val last, Val out, Target *t)
 {
-    Val path[16];
-    uint32_t n = 0;
-    for (Val v = last; v.node != id; v = graph_node(f->g, v)->in[0]) {
-        if (n == ARRAY_LEN(path))
-            return false;
-        path[n++] = v;
-    }
+    Dim of_out[MAX_RANK], now[MAX_RANK];
+    fuse_strides(f, out, of_out);
+    if (!fuse_strides_through(f, last, id, of_out, now))
+        return false;
     *t = (Target){.out = out};
-    Dim now[MAX_RANK];
-    TypeInfo type = *val_info(f->p, f->g, last);
-    fuse_strides(f, out, now);
-    for (uint32_t i = 0; i < n; i++) {
-        const Node *m = graph_node(f->g, path[i]);
-        TypeInfo x = *val_info(f->p, f->g, m->in[0]);
-        Dim next[MAX_RANK], s = dim_const(f->t, 1);
-        for (uint32_t k = type.rank; k-- > 0 && m->op == OP_reshape;) {
-            if (!dim_same(now[k], s) && !dim_is_one(f->t, type.shape[k]))
-                return false;
-            s = dim_mul(f->t, s, type.shape[k]);
-        }
-        s = dim_const(f->t, 1);
-        for (uint32_t k = x.rank; k-- > 0;) {
-            next[k] = s;
-            s = dim_mul(f->t, s, x.shape[k]);
-        }
-        for (uint32_t k = 0; k < x.rank && m->op == OP_transpose; k++)
-            next[node_attr(m, ATTR_perm).at[k]] = now[k];
-        memcpy(now, next, sizeof now);
-        type = x;
-    }
+    TypeInfo type = *val_info(f->p, f->g, (Val){id, 0});
     t->c = (Strided){.source = out, .offset = dim_const(f->t, 0), .rank = type.rank};
     memcpy(t->c.stride, now, sizeof now);
     return true;

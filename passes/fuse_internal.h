@@ -91,6 +91,12 @@ static inline const Node *fuse_node(const Fuser *f, uint32_t id)
 void fuse_place(Fuser *f);
 /** Strides of the storage of a value that has one. */
 void fuse_strides(const Fuser *f, Val v, Dim *stride);
+/** Strides of the operand of a reshape (x), given those of its result (r); false if it has none. */
+bool fuse_reshape_strides(const Fuser *f, const TypeInfo *r, const Dim *of_r, const TypeInfo *x,
+                          Dim *of_x);
+/** Strides of the value of node `to`, given those of v, which is made of it by transposes and
+ * reshapes. */
+bool fuse_strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v, Dim *stride);
 /** Where the storage begins in its base or slot. */
 Dim fuse_offset(const Fuser *f, Val v);
 

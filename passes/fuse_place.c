@@ -84,9 +84,46 @@ static uint32_t piece_source(const Fuser *f, Val v)
     return v.node;
 }
 
-/* Strides of the value of node `to`, given those of v, which is made of it by transposes and
- * reshapes. */
-static bool strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v, Dim *stride)
+/* Strides of the operand of a reshape, given those of its result: an axis of the result that is made
+ * of several of the operand splits; several that make up one must lie side by side. */
+bool fuse_reshape_strides(const Fuser *f, const TypeInfo *r, const Dim *of_r, const TypeInfo *x,
+                          Dim *of_x)
+{
+    uint32_t i = r->rank, k = x->rank;
+    while (i > 0 || k > 0) {
+        if (k > 0 && dim_is_one(f->t, x->shape[k - 1])) {
+            of_x[--k] = dim_const(f->t, 0);
+            continue;
+        }
+        if (i > 0 && dim_is_one(f->t, r->shape[i - 1])) {
+            i--;
+            continue;
+        }
+        if (i == 0 || k == 0)
+            return false;
+        Dim have = r->shape[i - 1], want = x->shape[k - 1], stride = of_r[i - 1];
+        of_x[k - 1] = stride;
+        while (!dim_same(have, want)) {
+            if (i > 1 && dim_exact_div(f->t, want, have).id) { /* take one more of the result's */
+                i--;
+                if (!dim_same(of_r[i - 1], dim_mul(f->t, of_r[i], r->shape[i])))
+                    return false;
+                have = dim_mul(f->t, have, r->shape[i - 1]);
+            } else if (k > 1 && dim_exact_div(f->t, have, want).id) {
+                k--;
+                of_x[k - 1] = dim_mul(f->t, stride, want);
+                want = dim_mul(f->t, want, x->shape[k - 1]);
+            } else {
+                return false;
+            }
+        }
+        i--;
+        k--;
+    }
+    return true;
+}
+
+bool fuse_strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v, Dim *stride)
 {
     Dim now[MAX_RANK], next[MAX_RANK];
     TypeInfo t = *val_info(f->p, f->g, v);
@@ -98,13 +135,8 @@ static bool strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v,
         if (n->op == OP_transpose) {
             for (uint32_t k = 0; k < t.rank; k++)
                 next[node_attr(n, ATTR_perm).at[k]] = now[k];
-        } else { /* reshape: the value must be contiguous; then so is the operand */
-            Dim whole[MAX_RANK];
-            row_major(f, &t, whole);
-            for (uint32_t k = 0; k < t.rank; k++)
-                if (!dim_same(whole[k], now[k]) && !dim_is_one(f->t, t.shape[k]))
-                    return false;
-            row_major(f, &x, next);
+        } else if (!fuse_reshape_strides(f, &t, now, &x, next)) {
+            return false;
         }
         v = n->in[0];
         t = x;
@@ -197,7 +229,7 @@ static bool piece_fits(Fuser *f, uint32_t id, uint32_t k, uint32_t slot, Dim at,
     for (uint32_t j = 0; j < fuse_node(f, id)->nin; j++)
         if (j != k && piece_source(f, fuse_node(f, id)->in[j]) == s)
             return false;
-    return strides_through(f, v, s, stride, through);
+    return fuse_strides_through(f, v, s, stride, through);
 }
 
 static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
@@ -220,7 +252,7 @@ static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
         pl->slot = slot;
         pl->base = slot ? (Val){0, 0} : base;
         pl->offset = offset;
-        strides_through(f, n->in[k], s, stride, pl->stride);
+        fuse_strides_through(f, n->in[k], s, stride, pl->stride);
         f->kind[s] = fuse_node(f, s)->op == OP_concat ? NODE_JOINED : NODE_REAL;
         f->keep[f->first[s]] = true;
     }

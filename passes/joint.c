@@ -75,27 +75,43 @@ static Wanted find_wanted(Pipeline *pl, Graph *g, bool arguments)
     return w;
 }
 
-/* Ranges of parameters that do not move get zeros. */
-static Val drop_frozen(Builder *b, uint32_t slot, Val d)
+/* lo .. lo + n lies inside a parameter that does not move. */
+static bool frozen(const Program *p, uint32_t slot, Dim lo, Dim n)
 {
-    Program *p = b->p;
     DimTable *t = p->cx->dims;
     for (uint32_t i = 0; i < p->state.n; i++) {
         const StateView *v = &p->state.at[i];
         if (v->slot != slot || v->trainable)
             continue;
-        TypeInfo type = *val_info(p, b->g, d);
-        Dim lo = dim_const(t, v->offset), n = type_numel(p, v->type), end = dim_add(t, lo, n);
-        Val parts[3];
-        uint32_t nparts = 0;
-        if (v->offset > 0)
-            parts[nparts++] = build_slice_axis(b, d, 0, dim_const(t, 0), lo);
-        parts[nparts++] = build_full(b, type.dtype, 0, &n, 1);
-        if (!dim_same(end, type.shape[0]))
-            parts[nparts++] = build_slice_axis(b, d, 0, end, dim_sub(t, type.shape[0], end));
-        d = build_concat(b, parts, nparts, 0);
+        Dim from = dim_const(t, v->offset), to = dim_add(t, from, type_numel((Program *)p, v->type));
+        if (dim_le(t, from, lo) == YES && dim_le(t, dim_add(t, lo, n), to) == YES)
+            return true;
     }
-    return d;
+    return false;
+}
+
+/* Pieces of parameters that do not move become zeros; what only they needed is dead then. {0,0} if
+ * nothing moves. */
+static Val drop_frozen(Builder *b, uint32_t slot, Val d)
+{
+    Program *p = b->p;
+    DimTable *t = p->cx->dims;
+    Node n = *graph_node(b->g, d);
+    TypeInfo type = *val_info(p, b->g, d);
+    bool pieces = n.op == OP_concat, moves = false;
+    uint32_t count = pieces ? n.nin : 1;
+    Val *in = arena_array(p->cx->scratch, Val, count);
+    Dim at = dim_const(t, 0);
+    for (uint32_t k = 0; k < count; k++) {
+        double c;
+        in[k] = pieces ? n.in[k] : d;
+        Dim extent = val_info(p, b->g, in[k])->shape[0];
+        if (frozen(p, slot, at, extent))
+            in[k] = build_full(b, type.dtype, 0, &extent, 1);
+        moves |= !graph_constant(b->g, in[k], &c) || c != 0;
+        at = dim_add(t, at, extent);
+    }
+    return moves ? build_concat(b, in, count, 0) : (Val){0, 0};
 }
 
 static void commit_gradients(Builder *b, const Wanted *w, const Val *d)
