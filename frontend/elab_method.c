@@ -43,9 +43,27 @@ static bool is_result(const AstFn *ast, Sym name)
     return false;
 }
 
-static bool is_none(const AstParam *p)
+uint32_t optional_count(const Fn *fn)
 {
-    return p->initial && p->initial->kind == EX_none;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < fn->ast->params.n; i++)
+        n += fn->ast->params.at[i].initial != NULL;
+    return n < MAX_OPTIONAL ? n : MAX_OPTIONAL;
+}
+
+Sym variant_name(Elab *e, const Fn *fn, uint32_t absent)
+{
+    StrBuf b = {.a = e->a};
+    sb_puts(&b, sym(e, fn->name));
+    uint32_t nth = 0;
+    for (uint32_t i = 0; i < fn->ast->params.n; i++) {
+        const AstParam *p = &fn->ast->params.at[i];
+        if (!p->initial || nth == MAX_OPTIONAL)
+            continue;
+        if (absent >> nth++ & 1)
+            sb_printf(&b, "_without_%s", sym(e, p->name.sym));
+    }
+    return sym_new(e, sb_text(&b));
 }
 
 bool is_exported(Elab *e, const Fn *fn)
@@ -107,6 +125,8 @@ static void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t
 
 static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
 {
+    const uint32_t absent = m->absent;
+    uint32_t nth = 0;
     Elab *e = m->e;
     const AstFn *ast = fn->ast;
     Env env = {.file = fn->file, .inst = fn->inst, .scope = scope_push(e, NULL)};
@@ -116,8 +136,9 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
     for (uint32_t i = 0; i < ast->params.n; i++) {
         const AstParam *p = &ast->params.at[i];
         TypeInfo t;
-        if (is_none(p))
-            continue; /* the variant without it */
+        const bool optional = p->initial && nth < MAX_OPTIONAL;
+        if (optional && absent >> nth++ & 1)
+            continue;
         if (g->kind == GRAPH_STEP && p->initial && !is_result(ast, p->name.sym))
             continue; /* a step computes what has a default */
         if (!type_eval(e, &env, p->type, &t)) {
@@ -126,7 +147,7 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
         }
         Val v = build_input(&e->b, p->name.sym, type_make(e->p, t));
         GraphParam *gp = &vec_last(&g->params);
-        gp->optional = false;
+        gp->optional = optional && !absent && g->kind != GRAPH_STEP;
         gp->wants_grad = dtype_is_float(t.dtype);
         gp->at = p->at;
         gp->doc = p->doc;
@@ -233,12 +254,15 @@ bool trace_body(Model *m, Graph *g, Fn *fn)
     return set_results(m, g, fn->ast, &v);
 }
 
-Graph *trace_method(Model *m, Fn *fn, GraphKind kind, Sym name, bool training)
+Graph *trace_method(Model *m, Fn *fn, GraphKind kind, uint32_t absent, bool training)
 {
     Elab *e = m->e;
     int before = diag_errors(e->diags);
-    Graph *g = begin_trace(m, name, fn->name, kind, training);
+    Sym name = variant_name(e, fn, absent);
+    Graph *g = begin_trace(m, name, name, kind, training);
+    m->absent = absent;
     bool ok = trace_body(m, g, fn) && diag_errors(e->diags) == before;
+    m->absent = 0;
     commit_states(e, g);
     end_trace(m, g);
     return ok ? g : NULL;

@@ -52,6 +52,7 @@ typedef struct {
     Segments segments;
     VEC(MethodSize) sizes;
     VEC(SizeBinding) fixed; /* sizes fixed by `with` and -D */
+    uint32_t absent;        /* of the variant being traced */
 } Model;
 
 bool body_uses(const AstStmts *body, Sym name);
@@ -72,8 +73,14 @@ Val segment_part(Elab *e, const Segment *s, uint32_t i, Val whole);
 /* ---- elab_method.c ---- */
 
 bool is_exported(Elab *e, const Fn *fn);
-/** Traces an exported method; results, commits and checks are in the graph. NULL after messages. */
-Graph *trace_method(Model *m, Fn *fn, GraphKind kind, Sym name, bool training);
+/* Arguments with a default may be left out: each set of them is a variant of the method, named
+ * "loss_without_beta_without_mask". */
+enum { MAX_OPTIONAL = 3 };
+uint32_t optional_count(const Fn *fn);
+Sym variant_name(Elab *e, const Fn *fn, uint32_t absent);
+/** Traces an exported method; results, commits and checks are in the graph. Bit i of `absent`: the
+ * i-th optional argument is left out. NULL after messages. */
+Graph *trace_method(Model *m, Fn *fn, GraphKind kind, uint32_t absent, bool training);
 /** The same without the commits: e->b is still at the graph (leave it with end_trace). */
 Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training);
 void end_trace(Model *m, Graph *g);

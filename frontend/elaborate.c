@@ -278,9 +278,11 @@ static void trace_methods(Model *m)
             continue;
         n++;
         Fn *fn = mem->value.fn;
-        if (!trace_method(m, fn, GRAPH_METHOD, fn->name, false))
-            continue; /* training would repeat the messages */
-        trace_method(m, fn, GRAPH_TRAINING, fn->name, !e->o->inference_gradients);
+        for (uint32_t absent = 0; absent < 1u << optional_count(fn); absent++) {
+            if (!trace_method(m, fn, GRAPH_METHOD, absent, false))
+                break; /* training would repeat the messages */
+            trace_method(m, fn, GRAPH_TRAINING, absent, !e->o->inference_gradients);
+        }
     }
     if (n == 0)
         elab_error(e, DIAG_bad_state, m->decl ? m->decl->name.at : e->root->at,

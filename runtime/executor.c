@@ -613,6 +613,14 @@ tn_status tn__run(tn_model *m, tn_stream *stream, int program, const DLTensor *c
     if (program < 0 || program >= m->d->nprograms)
         return tn__fail(TN_NOT_FOUND, "%s has no program %d", m->d->name, program);
     const tn_program *p = &m->d->programs[program];
+    const int variant = tn__variant(m, program, args, tape_in);
+    if (variant != program) {
+        if (variant < 0 || m->d->programs[variant].nargs > TN_MAX_ARGS)
+            return tn__fail(TN_INVALID, "%s: these arguments cannot all be left out", p->name);
+        const DLTensor *given[TN_MAX_ARGS];
+        tn__variant_args(p, args, &m->d->programs[variant], given);
+        return tn__run(m, stream, variant, given, tape_out, tape_in);
+    }
     if (p->kind == TN_FORWARD_TRAIN && !tape_out)
         return tn__fail(TN_INVALID, "%s: there is no place for the tape", p->name);
     if (p->kind == TN_BACKWARD) {
