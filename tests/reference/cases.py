@@ -33,7 +33,7 @@ ACTIVATIONS = [
     ("tanhshrink", "tanhshrink(x)", "F.tanhshrink(x)", X),
     ("hardtanh", "hardtanh(x)", "F.hardtanh(x)", X),
     ("hardtanh2", "hardtanh(x, -0.5, 0.5)", "F.hardtanh(x, -0.5, 0.5)", X),
-    ("hardsigmoid", "hardsigmoid(2 * x)", "F.hardsigmoid(2 * x)", X),
+    ("hardsigmoid", "hardsigmoid(2 * x)", "F.relu6(2 * x + 3) / 6", X),
     ("hardswish", "hardswish(2 * x)", "F.hardswish(2 * x)", X),
     ("leaky_relu", "leaky_relu(x)", "F.leaky_relu(x)", X),
     ("threshold", "threshold(x, 0.125, 20.0)", "F.threshold(x, 0.125, 20.0)", X),
@@ -167,7 +167,7 @@ OPTIMISERS = {
 TRAIN_TEXT = """
 import nn
 import optim
-fn waves(shape) { return 0.5 * sin(0.7 * (1 + arange(prod(shape))).to(f32)).view(shape) }
+fn waves(shape) { return 0.5 * sin(0.7 * (1 + arange(prod(shape)))).view(shape) }
 module Net {
     first = nn.Linear(5, 8)
     second = nn.Linear(8, 3)
