@@ -161,12 +161,27 @@ const char *lower_text(Lower *l, Val v)
     return out.n ? sb_text(&out) : sym_text(names, lower_name(l, v));
 }
 
-/* model_k3_name, after the last value that the group stores. */
+/* The value that names the group's kernel: the last stored one that the model names. */
+static Val naming_value(const Lower *l, const FuseGroup *grp)
+{
+    for (uint32_t i = grp->outputs.n; i-- > 0;) {
+        Val v = grp->outputs.at[i];
+        if (graph_node(l->g, v)->hint.id)
+            return v;
+        for (uint32_t k = 0; k < l->g->results.n; k++)
+            if (val_eq(l->g->results.at[k].val, v))
+                return v;
+    }
+    if (grp->outputs.n)
+        return vec_last(&grp->outputs);
+    return grp->roots.n ? vec_last(&grp->roots).val : (Val){0};
+}
+
+/* model_k3_name. */
 Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
 {
     Interner *names = l->p->cx->names;
-    Val v = grp->outputs.n ? vec_last(&grp->outputs)
-                           : grp->roots.n ? vec_last(&grp->roots).val : (Val){0};
+    Val v = naming_value(l, grp);
     const char *text = v.node ? sym_text(names, lower_name(l, v)) : "step";
     const char *dot = strrchr(text, '.');
     char *name = arena_printf(l->a, "%s_k%u_%s", sym_text(names, l->p->name), l->m->kernels.n,

@@ -28,13 +28,16 @@ static bool is_taken(const KBuild *b, Sym name)
     return false;
 }
 
-/* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier. */
+/* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier; of a segment
+ * ("loss.exp_avg.seg0") the word that says what it holds. */
 static const char *identifier(Arena *a, const char *text)
 {
     const char *start = text;
-    for (const char *s = text; *s; s++)
-        if (*s == '.' && (isalpha((unsigned char)s[1]) || s[1] == '_'))
+    for (const char *s = text; *s; s++) {
+        bool segment = strncmp(s, ".seg", 4) == 0 && isdigit((unsigned char)s[4]);
+        if (*s == '.' && !segment && (isalpha((unsigned char)s[1]) || s[1] == '_'))
             start = s + 1;
+    }
     char *out = arena_strdup(a, start);
     char *end = strchr(out, '.');
     if (end)
@@ -217,6 +220,9 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     b->k->doc = text;
     kernel_lets(b);
     kernel_traffic(l->p, b->k);
+    const char *why = kernel_verify(l->p, b->k);
+    if (why)
+        die("%s", why);
     uint32_t number = register_kernel(b);
     Step *s = lower_step(l, STEP_LAUNCH, site);
     s->kernel = number;
