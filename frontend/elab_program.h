@@ -57,6 +57,11 @@ typedef struct {
 
 bool body_uses(const AstStmts *body, Sym name);
 bool expr_uses(const AstExpr *x, Sym name);
+bool fn_uses(const AstFn *fn, Sym name);
+bool decl_uses(const AstDecl *d, Sym name);
+
+/** -Wunused: imports, lets and private functions of a file that nothing names. */
+void warn_unused(Elab *e, const FileEnv *f);
 
 /* ---- elab_layout.c ---- */
 

@@ -410,6 +410,9 @@ bool elaborate(Ctx *cx, uint32_t file, const ElabOptions *o, Elaborated *out)
     if (diag_errors(cx->diags) > before)
         return false;
     apply_defines(&e, f);
+    for (uint32_t i = 0; i < e.files.n; i++)
+        if (!e.files.at[i]->is_std)
+            warn_unused(&e, e.files.at[i]);
     check_trains(&e, f);
     make_models(&e, f);
     return diag_errors(cx->diags) == before;
