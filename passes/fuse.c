@@ -218,6 +218,7 @@ static void add_effects(Fuser *f)
         f->owner[f->g->effects.at[i].node] = -1; /* a print's value is its operand's */
         fuse_cone(f, k);
         k->after = before;
+        k->effect = true;
         before = (int32_t)f->ks.n;
         add_kern(f, k);
     }
@@ -308,26 +309,34 @@ static void add_group(const Fuser *f, const Kern *k, Fusion *out)
 /* Kernels whose operands are ready, the one with the smallest last node first. */
 static void put_in_order(const Fuser *f, Fusion *out)
 {
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < f->ks.n; i++)
-        left += !f->ks.at[i]->dead;
+    uint32_t n = f->ks.n, left = 0;
+    uint32_t *waits = arena_array(f->a, uint32_t, n), *rank = arena_array(f->a, uint32_t, n);
+    Nodes *behind = arena_alloc(f->a, sizeof *behind * n);
+    for (uint32_t i = 0; i < n; i++) {
+        const Kern *k = f->ks.at[i];
+        int32_t *list;
+        if (k->dead)
+            continue;
+        left++;
+        rank[i] = rank_of(k);
+        uint32_t ndeps = fuse_deps(f, k, &list);
+        for (uint32_t j = 0; j < ndeps; j++)
+            if (list[j] != (int32_t)i) {
+                vec_push(f->a, &behind[list[j]], i);
+                waits[i]++;
+            }
+    }
     while (left) {
         int32_t best = -1;
-        for (uint32_t i = 0; i < f->ks.n; i++) {
-            Kern *k = f->ks.at[i];
-            if (k->dead || k->done ||
-                (best >= 0 && rank_of(k) >= rank_of(f->ks.at[best])))
-                continue;
-            int32_t *list;
-            uint32_t n = fuse_deps(f, k, &list);
-            bool ready = true;
-            for (uint32_t j = 0; j < n; j++)
-                ready &= f->ks.at[list[j]] == k || f->ks.at[list[j]]->done;
-            if (ready)
+        for (uint32_t i = 0; i < n; i++) {
+            const Kern *k = f->ks.at[i];
+            if (!k->dead && !k->done && !waits[i] && (best < 0 || rank[i] < rank[best]))
                 best = (int32_t)i;
         }
         CHECK(best >= 0);
         f->ks.at[best]->done = true;
+        for (uint32_t j = 0; j < behind[best].n; j++)
+            waits[behind[best].at[j]]--;
         add_group(f, f->ks.at[best], out);
         left--;
     }

@@ -35,7 +35,7 @@ typedef struct {
 } Read;
 
 typedef struct {
-    bool dead, done;
+    bool dead, done, effect;
     KClass class;
     uint32_t rank, reduced;
     Dim domain[FUSE_AXES];
@@ -44,10 +44,11 @@ typedef struct {
     VEC(Read) reads;
     VEC(FuseGemm) gemms;
     uint32_t visit;    /* stamp of searches */
+    uint32_t first, last; /* smallest and largest node of its roots */
     Val into;          /* COPY, fill: see FuseGroup */
     Dim offset, count;
     double value;
-    int32_t after;     /* an effect runs behind this kernel; -1: none */
+    int32_t after;     /* effects: the one before, behind which it runs; -1: none */
 } Kern;
 
 /* A constant piece of a concat is filled in by kernel `kern`. */

@@ -372,20 +372,32 @@ uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list)
 /* Is `to` reached from `from` by dependences through at least one other kernel? */
 static bool reaches(Fuser *f, Kern *from, Kern *to, uint32_t stamp, bool direct)
 {
+    ArenaMark mark = arena_mark(f->a);
     int32_t *list;
     uint32_t n = fuse_deps(f, from, &list);
+    bool found = false;
     from->visit = stamp;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !found; i++) {
         Kern *d = f->ks.at[list[i]];
-        if (d == to) {
-            if (!direct)
-                return true;
-            continue;
-        }
-        if (d->visit != stamp && reaches(f, d, to, stamp, false))
-            return true;
+        if (d == to)
+            found = !direct;
+        else if (d->visit != stamp && d->last > to->first)
+            found = reaches(f, d, to, stamp, false);
     }
-    return false;
+    arena_reset(f->a, mark);
+    return found;
+}
+
+/* Nodes of a kernel's roots: what depends on it ends behind `first`. */
+static void set_range(Kern *k)
+{
+    k->first = UINT32_MAX;
+    k->last = k->into.node;
+    for (uint32_t i = 0; i < k->roots.n; i++) {
+        uint32_t id = k->roots.at[i].val.node;
+        k->first = id < k->first ? id : k->first;
+        k->last = id > k->last ? id : k->last;
+    }
 }
 
 /* --- pairing domains -------------------------------------------------------------------------- */
@@ -514,7 +526,7 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
     m->class = class;
     m->rank = base->rank;
     m->reduced = base->reduced | reduced;
-    m->after = base->after > other->after ? base->after : other->after;
+    m->after = -1;
     memcpy(m->domain, base->domain, sizeof m->domain);
     for (uint32_t i = 0; i < base->roots.n; i++)
         add_root(f, m, base->roots.at[i]);
@@ -547,7 +559,7 @@ static const Read *find_read(const Kern *k, uint32_t node)
 
 static bool mergeable(const Kern *k)
 {
-    return !k->dead && k->class != CLASS_CONTRACT && k->class != CLASS_COPY;
+    return !k->dead && !k->effect && k->class != CLASS_CONTRACT && k->class != CLASS_COPY;
 }
 
 /* a's root is read by b, or (sibling) both read a value. The merged kernel and what it saves. */
@@ -608,10 +620,7 @@ static void replace(Fuser *f, Kern *a, Kern *b, Kern *m)
     a->dead = b->dead = true;
     for (uint32_t i = 0; i < m->roots.n; i++)
         f->owner[m->roots.at[i].val.node] = (int32_t)f->ks.n;
-    for (uint32_t i = 0; i < f->ks.n; i++)
-        if (f->ks.at[i]->after >= 0 && (f->ks.at[f->ks.at[i]->after] == a ||
-                                        f->ks.at[f->ks.at[i]->after] == b))
-            f->ks.at[i]->after = (int32_t)f->ks.n;
+    set_range(m);
     vec_push(f->a, &f->ks, m);
 }
 
@@ -675,7 +684,8 @@ static void merge_scalars(Fuser *f)
         for (uint32_t i = 0; i < f->ks.n && !again; i++)
             for (uint32_t j = i + 1; j < f->ks.n && !again; j++) {
                 Kern *a = f->ks.at[i], *b = f->ks.at[j];
-                if (a->dead || b->dead || a->class != CLASS_SCALAR || b->class != CLASS_SCALAR)
+                if (!mergeable(a) || !mergeable(b) || a->class != CLASS_SCALAR ||
+                    b->class != CLASS_SCALAR)
                     continue;
                 f->stamp++;
                 if (reaches(f, a, b, f->stamp, true))
@@ -696,6 +706,8 @@ static void merge_scalars(Fuser *f)
 void fuse_merge(Fuser *f)
 {
     Candidates c = {0};
+    for (uint32_t i = 0; i < f->ks.n; i++)
+        set_range(f->ks.at[i]);
     for (uint32_t i = 0; i < f->ks.n; i++)
         neighbours(f, &c, i);
     while (c.n) {
