@@ -22,6 +22,7 @@ typedef struct {
     uint32_t first;      /* statement of the block that needs it first */
     bool plain, guarded; /* seen outside, inside of a select's first operand */
     bool inner;          /* used where more is known than in this block */
+    bool arm;            /* used in a branch of a `where` */
 } Seen;
 
 typedef struct {
@@ -130,7 +131,7 @@ typedef struct {
     Seen *seen;
     uint32_t *loaded_first; /* by loaded integer: first statement + 1 that needs it */
     uint32_t stmt;
-    bool inner, guarded;
+    bool inner, guarded, arm;
 } Walk;
 
 static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner);
@@ -164,6 +165,7 @@ static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner)
         seen->first = s->stmt;
     seen->refs++;
     seen->inner |= inner;
+    seen->arm |= s->arm;
     bool again = guarded ? seen->plain || seen->guarded : seen->plain;
     if (guarded)
         seen->guarded = true;
@@ -173,9 +175,13 @@ static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner)
         return;
     walk_loaded(s, w->needs[e.id].loaded, guarded);
     bool here = available(w, &w->needs[e.id]);
-    for (uint32_t i = 0; i < x->nin; i++)
+    const bool arm = s->arm;
+    for (uint32_t i = 0; i < x->nin; i++) {
+        s->arm = arm || (x->kind == KE_OP && x->op == OP_where && i > 0);
         walk_expr(s, x->in[i], guarded || (x->kind == KE_SELECT && i == 0),
                   inner && !here);
+    }
+    s->arm = arm;
 }
 
 static void walk_dim(Walk *s, Dim d, bool guarded)
@@ -246,7 +252,10 @@ static bool wanted(const Lets *w, const Walk *s, uint32_t e)
         return false;
     if (!seen->plain && w->needs[e].loads)
         return false;
-    return seen->refs > 1 || seen->inner || w->needs[e].inout;
+    /* Both branches of a `where` may be evaluated. Loads that C's ?: would make conditional are slower
+     * in vectors, and GCC 12 gets their masks wrong when it folds them (AVX-512, -O3). */
+    const bool load_in_arm = seen->arm && x->kind == KE_LOAD;
+    return seen->refs > 1 || seen->inner || w->needs[e].inout || load_in_arm;
 }
 
 static void add_let(Lets *w, KBlock *out, const Spot *p)
