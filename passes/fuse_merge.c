@@ -652,7 +652,10 @@ static void push_candidate(Fuser *f, Candidates *c, uint32_t i, uint32_t j)
         i = j;
         j = t;
     }
-    if (consider(f, f->ks.at[i], f->ks.at[j], &gain))
+    ArenaMark mark = arena_mark(f->a);
+    bool saves = consider(f, f->ks.at[i], f->ks.at[j], &gain) != NULL;
+    arena_reset(f->a, mark);
+    if (saves)
         vec_push(f->a, c, ((Candidate){gain, i, j}));
 }
 
