@@ -12,7 +12,7 @@ const char *const kernel_class_names[] = {"map", "row", "reduce", "contract", "s
 const char *const kernel_mode_names[] = {"in", "out", "inout"};
 const char *const kernel_loop_names[] = {"grid", "teams", "lanes", "serial", "unroll"};
 const char *const kernel_random_names[] = {"random_bits", "random_uniform", "random_normal"};
-const char *const kernel_guard_names[] = {"==", "!=", "<", "<=", "%", "arch", "has", "want"};
+const char *const kernel_guard_names[] = {"==", "!=", "<", "<=", "divides", "arch", "has", "want"};
 
 typedef struct {
     const Program *p;
@@ -76,8 +76,8 @@ static void put_guard(Print *w, Guard g)
             put_dim(w, t->b);
             break;
         case G_DIVISIBLE:
+            sb_printf(w->out, "%" PRId64 " divides ", t->k);
             put_dim(w, t->a);
-            sb_printf(w->out, " %% %" PRId64, t->k);
             break;
         case G_ARCH:
         case G_HAS:
@@ -278,7 +278,8 @@ static void put_for(Print *w, const KStmt *s, int depth)
 {
     sb_printf(w->out, "for %s in ", text_of(w, dim_symbol(w->p->cx->dims, s->axis)->name));
     put_dim(w, s->lo);
-    sb_puts(w->out, "..");
+    /* a name may have dots in it */
+    sb_puts(w->out, dim_is_zero(w->p->cx->dims, s->lo) ? ".." : " .. ");
     put_dim(w, s->hi);
     sb_printf(w->out, " %s", kernel_loop_names[s->loop]);
     if (s->grid_lanes)

@@ -190,6 +190,30 @@ static bool run_all(Tool *t)
     return fine;
 }
 
+static Kernel *read_back(Tool *t, const Kernel *k, StrBuf *text)
+{
+    kernel_print(t->p, k, text);
+    uint32_t file = source_add(t->cx->sources, "kernel", sb_text(text), text->n, false);
+    return kernel_parse(t->p, file);
+}
+
+/* print(parse(text)) == text. The first text is read once before: the terms of its indices are in
+ * order of its axes' age, those of a text that was read in order of its loops. */
+static bool reads_back(Tool *t, const Kernel *k)
+{
+    StrBuf text[3] = {{.a = t->cx->perm}, {.a = t->cx->perm}, {.a = t->cx->perm}};
+    Kernel *again = read_back(t, k, &text[0]), *twice = again ? read_back(t, again, &text[1]) : NULL;
+    if (!twice)
+        return false;
+    kernel_print(t->p, twice, &text[2]);
+    const char *why = kernel_verify(t->p, twice);
+    if (!why && text[0].n == text[1].n && !strcmp(sb_text(&text[1]), sb_text(&text[2])))
+        return true;
+    printf("; %s\n%s; reads back as\n%s", why ? why : "another text", sb_text(&text[0]),
+           sb_text(&text[2]));
+    return false;
+}
+
 static int finish(Tool *t, int status)
 {
     StrBuf out = {.a = t->cx->perm};
@@ -230,5 +254,8 @@ int main(int argc, char **argv)
         host_print(t.m, t.m->programs.at[i], &out);
     if (!t.quiet)
         fputs(sb_text(&out), stdout);
-    return finish(&t, run_all(&t) ? 0 : 1);
+    bool fine = run_all(&t);
+    for (uint32_t i = 0; i < t.m->kernels.n; i++)
+        fine &= reads_back(&t, t.m->kernels.at[i]);
+    return finish(&t, fine ? 0 : 1);
 }
