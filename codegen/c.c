@@ -201,8 +201,9 @@ static void print_total(CPrint *c, const KStmt *s)
         to[f] = acc_lane_field(t, s->acc, f, "l");
         from[f] = acc_lane_field(t, s->acc, f, "l + half");
     }
+    /* always 8 at once: what lanes from `half` on get is not used, and the trip count is fixed */
     emit_in(&t->e, "for (int half = 8; half; half /= 2)");
-    emit_in(&t->e, "for (int l = 0; l < half; l++)");
+    emit_in(&t->e, "for (int l = 0; l < 8; l++)");
     emit_line(&t->e, "%s;", acc_join(t, s->acc, to, from));
     emit_out(&t->e);
     emit_out(&t->e);
@@ -709,27 +710,7 @@ static Signature signature(CPrint *c, const char *body, const Symbol *sizes, uin
     return s;
 }
 
-static void print_thunk(CPrint *c, const Signature *s, const char *name)
-{
-    Emit *e = &c->t.e;
-    const char *args = sb_text(&s->args);
-    emit_line(e, "static void %s_call(void *const *p, const int64_t *n, int64_t lo, int64_t hi)",
-              name);
-    emit_open(e, "{");
-    if (!mentions(args, "p"))
-        emit_line(e, "(void)p;");
-    if (!mentions(args, "n"))
-        emit_line(e, "(void)n;");
-    if (!mentions(args, "lo")) {
-        emit_line(e, "(void)lo;");
-        emit_line(e, "(void)hi;");
-    }
-    emit_line(e, "%s(%s);", name, args);
-    emit_close(e, "");
-    emit_line(e, "%s", "");
-}
-
-PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
+PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften often, StrBuf *out)
 {
     StrBuf body = {.a = out->a};
     Symbol sizes[MAX_SIZES];
@@ -745,11 +726,12 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out
     Signature s = signature(&c, sb_text(&body), sizes, nsizes);
     kernel_comment(p, k, number, out);
     t->e = (Emit){.out = out};
-    emit_function(&t->e, arena_printf(t->a, "TN_KERNEL static void %s", name), sb_text(&s.params));
+    bool once = often == RUNS_RARELY || k->class == CLASS_SCALAR;
+    emit_function(&t->e, arena_printf(t->a, "TN_KERNEL %s", name), sb_text(&s.params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");
+    emit_line(&t->e, "%s(%s, %s)", once ? "TN_CALL_ONCE" : "TN_CALL", name, sb_text(&s.args));
     emit_line(&t->e, "%s", "");
-    print_thunk(&c, &s, name);
-    return (PrintedKernel){name, t->sites.n, t->sites.at, 1};
+    return (PrintedKernel){name, t->sites.n, t->sites.at, 1, once};
 }

@@ -11,11 +11,15 @@ typedef struct {
     uint32_t nsites;
     const Site *sites; /* of its checks, numbered from 1 */
     int block_cells;   /* CUDA: cells a block works on */
+    bool once;         /* C: has no `fast` function */
 } PrintedKernel;
 
-/** Appends `static void NAME(...)` and `static void NAME_call(...)`, which has the type tn_cpu_kernel.
+/* How often a kernel runs: often ones are compiled for several processors, rare ones for size. */
+typedef enum { RUNS_OFTEN, RUNS_RARELY } HowOften;
+
+/** Appends `TN_KERNEL NAME(...)` and TN_CALL, which makes NAME_call of the type tn_cpu_kernel.
  * `number` is the kernel's place in the model, for the head comment. */
-PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out);
+PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften often, StrBuf *out);
 
 /** The head comment of a kernel: what it computes, source lines, class, bytes. */
 void kernel_comment(Program *p, const Kernel *k, uint32_t number, StrBuf *out);

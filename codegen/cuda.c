@@ -505,5 +505,5 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");
     emit_line(&t->e, "%s", "");
-    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c)};
+    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c), false};
 }

@@ -19,12 +19,26 @@ static void section(const char *title, StrBuf *out)
     sb_printf(out, "/* --- %s --- */\n\n", title);
 }
 
+/* Kernels that only make initial values or run in tests are not worth copies for each processor. */
+static HowOften how_often(const HostModel *m, uint32_t kernel)
+{
+    for (uint32_t i = 0; i < m->programs.n; i++) {
+        const HostProgram *h = m->programs.at[i];
+        if (h->graph->kind == GRAPH_INIT || h->graph->kind == GRAPH_TEST)
+            continue;
+        for (uint32_t s = 0; s < h->steps.n; s++)
+            if (h->steps.at[s].kind == STEP_LAUNCH && h->steps.at[s].kernel == kernel)
+                return RUNS_OFTEN;
+    }
+    return RUNS_RARELY;
+}
+
 void codegen_c(const HostModel *cpu, bool entries, StrBuf *out)
 {
     StrBuf kernels = {.a = out->a}, functions = {.a = out->a};
     PrintedKernel *printed = arena_array(out->a, PrintedKernel, cpu->kernels.n + 1);
     for (uint32_t i = 0; i < cpu->kernels.n; i++)
-        printed[i] = c_kernel(cpu->p, cpu->kernels.at[i], i, &kernels);
+        printed[i] = c_kernel(cpu->p, cpu->kernels.at[i], i, how_often(cpu, i), &kernels);
     paste_functions(out->a, TARGET_C, sb_text(&kernels), &functions);
     banner(cpu, "c", "Kernels for the CPU, programs, entry points.", out);
     if (entries)

@@ -85,8 +85,9 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, StrB
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
         StrBuf s = {.a = a};
-        sb_printf(&s, "{.name = \"%s\", .where = %s, .cpu = %s_call", printed[i].name,
-                  quoted(a, kernel_where(m->p, k, a)), printed[i].name);
+        sb_printf(&s, "{.name = \"%s\", .where = %s, ", printed[i].name,
+                  quoted(a, kernel_where(m->p, k, a)));
+        sb_printf(&s, printed[i].once ? ".cpu = %s_call" : "TN_CPU(%s)", printed[i].name);
         sb_printf(&s, ", .nparams = %u, .nsizes = %u, .lanes = %d, .teams = %d", k->params.n,
                   kernel_sizes(m->p, k, sizes, 64), k->lanes, k->teams);
         sb_printf(&s, ", .cost = %d", cell_cost(m, k));
@@ -189,6 +190,7 @@ static const char *table_or_null(bool there, const char *name)
 void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *out)
 {
     const char *model = model_prefix(out->a, m);
+    SizeCode code = {.lines = {.n = 0}};
     Emit e = {out, 0};
     print_kernels(m, kernels, out);
     emit_line(&e, "/* --- state --- */");
@@ -200,12 +202,13 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
     for (uint32_t i = 0; i < m->programs.n; i++) {
         emit_line(&e, "/* --- %s --- */", sym_text(m->p->cx->names, m->programs.at[i]->name));
         emit_line(&e, "%s", "");
-        program_table(m, m->programs.at[i], out);
+        program_table(m, m->programs.at[i], &code, out);
     }
+    program_size_code(&code, out);
     if (m->programs.n) {
         emit_line(&e, "static const tn_program programs[] = {");
         for (uint32_t i = 0; i < m->programs.n; i++)
-            program_initialiser(m, m->programs.at[i], out);
+            program_initialiser(m, m->programs.at[i], &code, out);
         emit_line(&e, "};");
         emit_line(&e, "%s", "");
     }

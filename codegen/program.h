@@ -22,10 +22,17 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
 /** The bodies of the functions that header.c declares. */
 void program_entries(const HostModel *m, StrBuf *out);
 
-/* One program's tables (program_tables.c). */
-void program_table(const HostModel *m, const HostProgram *h, StrBuf *out);
-/** The identifier that its tables begin with, and the tn_program initialiser. */
-void program_initialiser(const HostModel *m, const HostProgram *h, StrBuf *out);
+/* Code of sizes, shared by the programs of a model. */
+typedef struct {
+    VEC(const char *) lines;    /* "TN_D_SYM, 0, TN_D_END," */
+    VEC(const char *) comments; /* "B" */
+} SizeCode;
+
+/* One program's tables, and its element of the table of programs (program_tables.c); both add to the
+ * code of sizes, which is printed behind the tables. */
+void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out);
+void program_initialiser(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out);
+void program_size_code(const SizeCode *code, StrBuf *out);
 
 /** Whether callers see the program as a function; init and tests they do not. */
 bool program_is_entry(const HostProgram *h);

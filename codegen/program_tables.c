@@ -12,7 +12,9 @@ typedef struct {
     const HostProgram *h;
     Arena *a;
     const char *name;       /* of the tables */
+    SizeCode *code;         /* of the model */
     VEC(Dim) dims;
+    VEC(uint32_t) starts;   /* where the code of each size begins */
     VEC(Symbol) symbols;
     VEC(int32_t) lists;
     VEC(const char *) guards;
@@ -103,31 +105,81 @@ static int32_t offset(Tables *t, Dim d)
     return !d.id || dim_is_zero(dims(t), dim_normalize(dims(t), d)) ? -1 : number(t, d);
 }
 
-static uint32_t list_dims(Tables *t, const Dim *d, uint32_t n)
+/* Where the numbers stand in the lists; a sequence that is there already is shared. */
+static uint32_t list_numbers(Tables *t, const int32_t *at, uint32_t n)
 {
+    for (uint32_t i = 0; i + n <= t->lists.n; i++)
+        if (!memcmp(t->lists.at + i, at, n * sizeof *at))
+            return i;
     uint32_t first = t->lists.n;
     for (uint32_t i = 0; i < n; i++)
-        vec_push(t->a, &t->lists, number(t, d[i]));
+        vec_push(t->a, &t->lists, at[i]);
     return first;
 }
 
-static int32_t words(const char *code) /* commas, as each word has one behind it */
+static uint32_t list_dims(Tables *t, const Dim *d, uint32_t n)
 {
-    int32_t n = 0;
+    int32_t *at = arena_array(t->a, int32_t, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        at[i] = number(t, d[i]);
+    return list_numbers(t, at, n);
+}
+
+static uint32_t words(const char *code) /* commas, as each word has one behind it */
+{
+    uint32_t n = 0;
     for (; *code; code++)
         n += *code == ',';
     return n;
 }
 
-static void print_sizes(Tables *t, Emit *e)
+/* Equal code is there once for all programs of the model. */
+static uint32_t pool_code(Tables *t, const char *code, Dim d)
 {
-    const char **code = arena_array(t->a, const char *, t->dims.n);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < t->code->lines.n; i++) {
+        if (!strcmp(t->code->lines.at[i], code))
+            return at;
+        at += words(t->code->lines.at[i]);
+    }
+    vec_push(t->a, &t->code->lines, code);
+    vec_push(t->a, &t->code->comments, dim_text(dims(t), t->a, d));
+    return at;
+}
+
+static void code_sizes(Tables *t)
+{
     for (uint32_t i = 0; i < t->dims.n; i++) {
         StrBuf text = {.a = t->a};
         put_code(t, t->dims.at[i], &text);
         sb_puts(&text, "TN_D_END,");
-        code[i] = sb_text(&text);
+        vec_push(t->a, &t->starts, pool_code(t, sb_text(&text), t->dims.at[i]));
     }
+}
+
+void program_size_code(const SizeCode *code, StrBuf *out)
+{
+    Emit e = {out, 0};
+    if (!code->lines.n)
+        return;
+    emit_open(&e, "static const int64_t size_code[] = {");
+    for (uint32_t i = 0, at = 0; i < code->lines.n; at += words(code->lines.at[i]), i++)
+        emit_line(&e, "%s /* at %u: %s */", code->lines.at[i], at, code->comments.at[i]);
+    emit_close(&e, ";");
+    emit_line(&e, "%s", "");
+}
+
+static void print_numbers(Tables *t, Emit *e, const char *what, const int32_t *at, uint32_t n)
+{
+    StrBuf s = {.a = t->a};
+    for (uint32_t i = 0; i < n; i++)
+        sb_printf(&s, "%s%d", i ? ", " : "", at[i]);
+    if (n)
+        emit_line(e, "static const int32_t %s_%s[] = {%s};", t->name, what, sb_text(&s));
+}
+
+static void print_sizes(Tables *t, Emit *e)
+{
     if (t->symbols.n) {
         emit_open(e, "static const tn_symbol %s_symbols[] = {", t->name);
         for (uint32_t i = 0; i < t->symbols.n; i++) {
@@ -137,14 +189,11 @@ static void print_sizes(Tables *t, Emit *e)
         }
         emit_close(e, ";");
     }
-    emit_open(e, "static const int64_t %s_code[] = {", t->name);
+    StrBuf text = {.a = t->a};
     for (uint32_t i = 0; i < t->dims.n; i++)
-        emit_line(e, "%s /* %u: %s */", code[i], i, dim_text(dims(t), t->a, t->dims.at[i]));
-    emit_close(e, ";");
-    StrBuf starts = {.a = t->a};
-    for (int32_t i = 0, at = 0; i < (int32_t)t->dims.n; at += words(code[i]), i++)
-        sb_printf(&starts, "%s%d", i ? ", " : "", at);
-    emit_line(e, "static const int32_t %s_dims[] = {%s};", t->name, sb_text(&starts));
+        sb_printf(&text, "%s%u: %s", i ? "   " : "", i, dim_text(dims(t), t->a, t->dims.at[i]));
+    emit_line(e, "/* sizes %s */", sb_text(&text));
+    print_numbers(t, e, "dims", (const int32_t *)t->starts.at, t->starts.n);
 }
 
 /* --- guards -------------------------------------------------------------------------------------- */
@@ -161,12 +210,19 @@ static const char *guard_text(Tables *t, const GuardTerm *g)
 
 static uint32_t list_guards(Tables *t, Guard g)
 {
-    uint32_t first = t->guards.n;
-    for (uint32_t i = 0; i < g.n; i++) {
-        const char *text = guard_text(t, &g.at[i]);
-        vec_push(t->a, &t->guards, text);
+    const char **text = arena_array(t->a, const char *, g.n);
+    for (uint32_t i = 0; i < g.n; i++)
+        text[i] = guard_text(t, &g.at[i]);
+    for (uint32_t first = 0; first + g.n <= t->guards.n; first++) {
+        uint32_t same = 0;
+        while (same < g.n && !strcmp(t->guards.at[first + same], text[same]))
+            same++;
+        if (same == g.n)
+            return first;
     }
-    return first;
+    for (uint32_t i = 0; i < g.n; i++)
+        vec_push(t->a, &t->guards, text[i]);
+    return t->guards.n - g.n;
 }
 
 /* --- buffers ------------------------------------------------------------------------------------- */
@@ -197,8 +253,7 @@ static void add_buffer(Tables *t, uint32_t i)
         [BUF_TAPE] = "TAPE", [BUF_TEMP] = "TEMP",     [BUF_CONST] = "CONST"};
     const Buffer *b = &t->h->buffers.at[i];
     StrBuf s = {.a = t->a};
-    sb_printf(&s, "{.name = %s, .kind = TN_BUF_%s, .dtype = %d", quoted(t->a, text_of(t, b->name)),
-              kinds[b->kind], (int)b->dtype);
+    sb_printf(&s, "{.kind = TN_BUF_%s, .dtype = %d", kinds[b->kind], (int)b->dtype);
     if (b->rank)
         sb_printf(&s, ", .rank = %u, .shape = %u", b->rank, list_dims(t, b->shape, b->rank));
     if (b->slot)
@@ -206,9 +261,8 @@ static void add_buffer(Tables *t, uint32_t i)
     if (b->of)
         sb_printf(&s, ", .of = %u, .offset = %d", b->of, number(t, b->offset));
     if (b->conflicts.n) {
-        sb_printf(&s, ", .conflicts = %u, .nconflicts = %u", t->lists.n, b->conflicts.n);
-        for (uint32_t k = 0; k < b->conflicts.n; k++)
-            vec_push(t->a, &t->lists, (int32_t)b->conflicts.at[k]);
+        uint32_t first = list_numbers(t, (const int32_t *)b->conflicts.at, b->conflicts.n);
+        sb_printf(&s, ", .conflicts = %u, .nconflicts = %u", first, b->conflicts.n);
     }
     if (b->kind == BUF_CONST && b->data) {
         print_data(t, i);
@@ -216,7 +270,7 @@ static void add_buffer(Tables *t, uint32_t i)
     }
     Emit e = {&t->buffers, 1};
     const char *shape = shape_text(t->m->p, t->a, b->shape, b->rank);
-    emit_line(&e, "/* %u: %s%s */", i, dtype_name(b->dtype), shape);
+    emit_line(&e, "/* %u: %s %s%s */", i, text_of(t, b->name), dtype_name(b->dtype), shape);
     emit_line(&e, "%s},", sb_text(&s));
 }
 
@@ -334,8 +388,10 @@ static void add_step(Tables *t, const Step *s)
         sb_printf(&text, ", .when = {%u, %u}", list_guards(t, s->when), s->when.n);
     Emit e = {&t->steps, 1};
     emit_line(&e, "/* %s */", step_comment(t, s));
-    emit_line(&e, "%s, .where = %s},", sb_text(&text),
-              quoted(t->a, where_text(t->m->p, t->a, s->site.at)));
+    const char *where = where_text(t->m->p, t->a, s->site.at);
+    if (*where && s->kind != STEP_LAUNCH) /* kernels know their lines */
+        sb_printf(&text, ", .where = %s", quoted(t->a, where));
+    emit_line(&e, "%s},", sb_text(&text));
 }
 
 /* --- arguments, checks --------------------------------------------------------------------------- */
@@ -367,18 +423,9 @@ static void print_table(Emit *e, const char *type, const char *name, const char 
     emit_line(e, "};");
 }
 
-static void print_numbers(Tables *t, Emit *e, const char *what, const int32_t *at, uint32_t n)
+static Tables collect(const HostModel *m, const HostProgram *h, SizeCode *code, Arena *a)
 {
-    StrBuf s = {.a = t->a};
-    for (uint32_t i = 0; i < n; i++)
-        sb_printf(&s, "%s%d", i ? ", " : "", at[i]);
-    if (n)
-        emit_line(e, "static const int32_t %s_%s[] = {%s};", t->name, what, sb_text(&s));
-}
-
-static Tables collect(const HostModel *m, const HostProgram *h, Arena *a)
-{
-    Tables t = {.m = m, .h = h, .a = a};
+    Tables t = {.m = m, .h = h, .a = a, .code = code};
     t.name = name_clean(a, sym_text(m->p->cx->names, h->name));
     if (h->graph->kind == GRAPH_TEST) /* named by a sentence, which may clean to a method's name */
         for (uint32_t i = 0; i < m->programs.n; i++)
@@ -396,12 +443,13 @@ static Tables collect(const HostModel *m, const HostProgram *h, Arena *a)
         add_check(&t, &h->graph->checks.at[i]);
     for (uint32_t i = 0; i < h->steps.n; i++)
         add_step(&t, &h->steps.at[i]);
+    code_sizes(&t);
     return t;
 }
 
-void program_table(const HostModel *m, const HostProgram *h, StrBuf *out)
+void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out)
 {
-    Tables t = collect(m, h, out->a);
+    Tables t = collect(m, h, code, out->a);
     Emit e = {out, 0};
     StrBuf guards = {.a = t.a};
     for (uint32_t i = 0; i < t.guards.n; i++)
@@ -430,7 +478,7 @@ static void put_pointer(Tables *t, StrBuf *out, const char *member, bool there)
                                                                                      : member);
 }
 
-void program_initialiser(const HostModel *m, const HostProgram *h, StrBuf *out)
+void program_initialiser(const HostModel *m, const HostProgram *h, SizeCode *size_code, StrBuf *out)
 {
     static const char *const kinds[] = {
         [GRAPH_METHOD] = "METHOD",     [GRAPH_TRAINING] = "METHOD",
@@ -438,10 +486,7 @@ void program_initialiser(const HostModel *m, const HostProgram *h, StrBuf *out)
         [GRAPH_BACKWARD] = "BACKWARD", [GRAPH_GRAD] = "GRAD", [GRAPH_STEP] = "STEP",
         [GRAPH_UPDATE] = "UPDATE",     [GRAPH_INIT] = "INIT", [GRAPH_TEST] = "TEST",
         [GRAPH_BODY] = "METHOD",       [GRAPH_DEF] = "METHOD"};
-    Tables t = collect(m, h, out->a);
-    StrBuf code = {.a = t.a}; /* numbers the symbols */
-    for (uint32_t i = 0; i < t.dims.n; i++)
-        put_code(&t, t.dims.at[i], &code);
+    Tables t = collect(m, h, size_code, out->a);
     StrBuf s = {.a = t.a};
     sb_printf(&s, "{.name = %s, .method = %s, .kind = TN_%s", quoted(t.a, text_of(&t, h->name)),
               quoted(t.a, text_of(&t, h->graph->method)), kinds[h->graph->kind]);
@@ -449,7 +494,7 @@ void program_initialiser(const HostModel *m, const HostProgram *h, StrBuf *out)
               t.symbols.n, t.dims.n, h->buffers.n, h->args.n, h->steps.n);
     sb_printf(&s, ", .nchecks = %u, .ntape = %u", h->graph->checks.n, h->tape.n);
     put_pointer(&t, &s, "symbols", t.symbols.n);
-    put_pointer(&t, &s, "code", true);
+    sb_puts(&s, ", .code = size_code");
     put_pointer(&t, &s, "dim_code", true);
     put_pointer(&t, &s, "lists", t.lists.n);
     put_pointer(&t, &s, "guards", t.guards.n);

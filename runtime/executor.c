@@ -425,6 +425,17 @@ static int64_t grain_of(const tn_kernel *k)
     return k->cost >= WORTH ? 1 : (int64_t)1 << (WORTH - k->cost);
 }
 
+/* The kernel's code for this processor. */
+static tn_cpu_kernel *cpu_code(const tn_kernel *k)
+{
+#if defined __x86_64__ && defined __GNUC__
+    if (k->fast && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
+        return k->fast;
+#endif
+    return k->cpu;
+}
+
 static tn_status run_launch(Call *c, const tn_step *s)
 {
     const tn_kernel *k = &c->m->d->kernels[s->kernel];
@@ -444,7 +455,7 @@ static tn_status run_launch(Call *c, const tn_step *s)
     p[s->nops] = c->m->error;
     for (int i = 0; i < s->nints; i++)
         n[i] = c->plan->dims[c->p->lists[s->ints + i]];
-    Launch l = {k->cpu, p, n};
+    Launch l = {cpu_code(k), p, n};
     tn__pool_run(c->m->ctx->pool, launch_cells, &l, c->plan->dims[s->cells], grain_of(k));
     return TN_OK;
 }

@@ -152,6 +152,15 @@ static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan 
         plan->arena = plan->place[i] + size;
 }
 
+/* Arguments have names of their own; what is in between has one in hand-written tables only. */
+static const char *buffer_name(const tn_program *p, int buffer)
+{
+    for (int i = 0; i < p->nargs; i++)
+        if (p->args[i].buffer == buffer)
+            return p->args[i].name;
+    return p->buffers[buffer].name ? p->buffers[buffer].name : "a temporary value";
+}
+
 static tn_status place_all(const tn_program *p, tn__plan *plan)
 {
     Range *taken = malloc(sizeof *taken * (size_t)(p->nbuffers + 1));
@@ -161,7 +170,8 @@ static tn_status place_all(const tn_program *p, tn__plan *plan)
     for (int i = 1; i < p->nbuffers && !s; i++) {
         const tn_buffer *b = &p->buffers[i];
         if (!buffer_bytes(p, b, plan->dims, &plan->bytes[i]))
-            s = tn__fail(TN_SHAPE, "%s: the size of '%s' overflows or is negative", p->name, b->name);
+            s = tn__fail(TN_SHAPE, "%s: the size of %s overflows or is negative", p->name,
+                         buffer_name(p, i));
         else if (b->kind == TN_BUF_TEMP && !b->of)
             place_temp(p, b, i, plan, taken);
         else if (b->kind == TN_BUF_TAPE && !b->of && p->kind == TN_FORWARD_TRAIN) {

@@ -51,18 +51,42 @@ typedef struct {
     const void *data;   /* CONST */
 } tn_buffer;
 
-/* Kernels are compiled for several levels of x86-64, chosen when the program is loaded (gcc on Linux;
- * define TN_ONE_TARGET for what -march says). All give the same bits. */
-#if defined __x86_64__ && defined __gnu_linux__ && defined __GNUC__ && !defined __clang__ &&          \
-    __GNUC__ >= 12 && defined __OPTIMIZE__ && !defined __SANITIZE_ADDRESS__ && !defined TN_ONE_TARGET
-#define TN_KERNEL __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define TN_KERNEL
-#endif
-
 /* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order, then int32_t error[4] where
  * it has checks: 0 fine, else number of the check from 1; index; size of the axis. n: sizes. */
 typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t hi);
+
+/* A kernel's text is compiled twice where it pays: small, for every processor of the kind, and `fast`,
+ * for x86-64 with AVX2 and FMA; define TN_ONE_TARGET for once, for what -march says. The bits are the
+ * same. TN_CALL(NAME, arguments) makes NAME's functions, TN_CPU(NAME) names them in a tn_kernel;
+ * TN_CALL_ONCE is for kernels that run rarely or do little. */
+#if defined __GNUC__
+#define TN_KERNEL static inline __attribute__((always_inline)) void
+#else
+#define TN_KERNEL static inline void
+#endif
+#define TN_CALL_AS(attribute, function, name, ...)                                                 \
+    attribute static void function(void *const *p, const int64_t *n, int64_t lo, int64_t hi)      \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        (void)n;                                                                                   \
+        (void)lo;                                                                                  \
+        (void)hi;                                                                                  \
+        name(__VA_ARGS__);                                                                         \
+    }
+#if defined __x86_64__ && defined __GNUC__ && !defined TN_ONE_TARGET
+#define TN_FAST __attribute__((target("avx2,fma,bmi,bmi2")))
+#define TN_SMALL __attribute__((cold))
+#define TN_CALL(name, ...)                                                                         \
+    TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)                                           \
+    TN_CALL_AS(TN_FAST, name##_fast, name, __VA_ARGS__)
+#define TN_CALL_ONCE(name, ...) TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)
+#define TN_CPU(name) .cpu = name##_call, .fast = name##_fast
+#else
+#define TN_CALL(name, ...) TN_CALL_AS(, name##_call, name, __VA_ARGS__)
+#define TN_CALL_ONCE(name, ...) TN_CALL(name, __VA_ARGS__)
+#define TN_CPU(name) .cpu = name##_call
+#endif
+
 typedef struct {
     const char *name, *where; /* where: "lltm.tn:9-12" */
     tn_cpu_kernel *cpu;       /* NULL when the CPU is not among the targets */
@@ -73,6 +97,7 @@ typedef struct {
     int16_t nchecks;
     const char *const *checks; /* where each check comes from: "lltm.tn:12"; NULL without */
     int32_t block_cells;      /* CUDA: cells a block works on: the grid is ceil(cells / this) */
+    tn_cpu_kernel *fast;      /* the same for processors with AVX2, FMA and BMI2; or NULL */
 } tn_kernel;
 
 enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT };

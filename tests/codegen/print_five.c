@@ -19,7 +19,7 @@ int main(int argc, char **argv)
         if (cuda)
             cuda_kernel(f.p, f.kernels.at[i], i, &kernels);
         else
-            c_kernel(f.p, f.kernels.at[i], i, &kernels);
+            c_kernel(f.p, f.kernels.at[i], i, RUNS_OFTEN, &kernels);
     }
     if (!cuda)
         sb_puts(&out, "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n"
