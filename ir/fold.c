@@ -5,6 +5,7 @@
  *   mul(x, 1) -> x    sub(x, 0) -> x    neg(neg(x)) -> x    pow(x, 2) -> square(x)
  *   cast(cast(x, wider), t) -> cast(x, t)    where(true, x, y) -> x
  *   mul(where(c, d, 0), t) -> where(c, mul(d, t), 0)  in gradients: what is not taken leaks no NaN
+ *   add(where(c, d, 0), where(c, 0, e)) -> where(c, d, e)  in gradients
  *
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
@@ -212,6 +213,20 @@ static Val fold_masked(Builder *b, Op op, const Val *in, Ty type)
     return none;
 }
 
+/* where(c, d, 0) + where(c, 0, e), the gradients of both branches, is where(c, d, e). */
+static Val fold_branches(Builder *b, Val x, Val y, Ty type)
+{
+    const int zero_x = zero_branch(b, x), zero_y = zero_branch(b, y);
+    if (!zero_x || !zero_y || zero_x == zero_y || !if_typed(b, x, type).node ||
+        !if_typed(b, y, type).node)
+        return none;
+    const Node m = *graph_node(b->g, x), n = *graph_node(b->g, y);
+    if (!val_eq(m.in[0], n.in[0]))
+        return none;
+    return zero_x == 2 ? build3(b, OP_where, m.in[0], m.in[1], n.in[2])
+                       : build3(b, OP_where, m.in[0], n.in[1], m.in[2]);
+}
+
 static Val fold_scalar(Builder *b, Op op, const Val *in, uint32_t nin, Ty type, int stage)
 {
     Val v = fold_constants(b, op, in, nin, type);
@@ -225,6 +240,8 @@ static Val fold_scalar(Builder *b, Op op, const Val *in, uint32_t nin, Ty type, 
         v = fold_where(b, in, type);
     if (!v.node && op == OP_add)
         v = fold_pads(b, in[0], in[1]);
+    if (!v.node && op == OP_add && stage >= STAGE_BACKWARD)
+        v = fold_branches(b, in[0], in[1], type);
     if (!v.node && stage >= STAGE_BACKWARD && (op == OP_mul || op == OP_div || op == OP_neg))
         v = fold_masked(b, op, in, type);
     return v;

@@ -137,6 +137,10 @@ static void test_masks(void **state)
     assert_int_equal(op_of(f, r), OP_where);
     same(r, build3(b, OP_where, c, build2(b, OP_mul, f->y, f->x), num(f, 0)));
     assert_int_equal(op_of(f, build2(b, OP_div, m, f->y)), OP_where);
+    const Val other = build3(b, OP_where, c, num(f, 0), f->y);
+    same(build2(b, OP_add, m, other), build3(b, OP_where, c, f->x, f->y));
+    same(build2(b, OP_add, other, m), build3(b, OP_where, c, f->x, f->y));
+    assert_int_equal(op_of(f, build2(b, OP_add, m, m)), OP_add);
     assert_int_equal(op_of(f, build2(b, OP_div, f->y, m)), OP_div);
     b->stage = -1;
     const Val forward = build3(b, OP_where, c, f->x, num(f, 0));
