@@ -562,6 +562,17 @@ static bool mergeable(const Kern *k)
     return !k->dead && !k->effect && k->class != CLASS_CONTRACT && k->class != CLASS_COPY;
 }
 
+/* m reads a concat whose pieces it would write itself, at other indices. */
+static bool reads_written(const Fuser *f, const Kern *m, const Kern *a, const Kern *b)
+{
+    int32_t *list;
+    uint32_t n = fuse_deps(f, m, &list);
+    for (uint32_t i = 0; i < n; i++)
+        if (f->ks.at[list[i]] == a || f->ks.at[list[i]] == b)
+            return true;
+    return false;
+}
+
 /* a's root is read by b, or (sibling) both read a value. The merged kernel and what it saves. */
 static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
 {
@@ -590,7 +601,7 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
             m = try_pair(f, a, b, &none, &none, 0);
         }
     }
-    if (!m)
+    if (!m || reads_written(f, m, a, b))
         return NULL;
     double ta = fuse_traffic(f, a, NULL), tb = fuse_traffic(f, b, NULL);
     *gain = ta + tb - merged_traffic(f, m, a, b);
