@@ -1,7 +1,7 @@
 /* lower_tool.c: runs the passes and lowering over tensor IR text, prints kernels and programs, and
  * compares what they compute with the evaluator of tensor IR, graph by graph, on seeded inputs.
  *
- *   lower_tool [-cuda] [-no-fuse] [-quiet] FILE.tir
+ *   lower_tool [-cuda] [-no-fuse] [-quiet] [-size N] FILE.tir
  *
  * Status 0: every graph agrees. SPDX-License-Identifier: MIT */
 #include "ir/eval.h"
@@ -20,6 +20,7 @@ typedef struct {
     int64_t *sizes;
     EvalTensor *slots;
     bool quiet;
+    int64_t size; /* of symbols, where given and allowed; else small ones; -1: not given */
     uint64_t seed;
 } Tool;
 
@@ -49,7 +50,7 @@ static void choose_sizes(Tool *t, int64_t base)
     uint32_t n = dim_nsymbols(d);
     for (uint32_t i = 1; i <= n; i++) {
         const SymbolInfo *s = dim_symbol(d, (Symbol){i});
-        int64_t v = base + (base % 2 ? i % 3 : 0);
+        int64_t v = base + (base % 2 && base < 9 ? i % 3 : 0);
         while (v % s->div != s->rem)
             v++;
         t->sizes[i] = v < s->lo ? s->lo : v > s->hi ? s->hi : v;
@@ -134,7 +135,7 @@ static bool run_graph(Tool *t, const HostProgram *h)
     static const int64_t bases[] = {5, 8, 12, 7, 4, 3, 2, 1, 64};
     t->sizes = arena_array(a, int64_t, dim_nsymbols(t->cx->dims) + 1);
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
-        choose_sizes(t, bases[i]);
+        choose_sizes(t, i == 0 && t->size >= 0 ? t->size : bases[i]);
         const Graph *forward = g;
         if (g->kind == GRAPH_BACKWARD)
             forward = program_find_graph(t->p, g->method, GRAPH_FORWARD_TRAIN);
@@ -225,7 +226,7 @@ static int finish(Tool *t, int status)
 
 int main(int argc, char **argv)
 {
-    Tool t = {.cx = ctx_create(), .seed = 1};
+    Tool t = {.cx = ctx_create(), .size = -1, .seed = 1};
     LowerOptions o = {.level = 2};
     const char *path = NULL;
     for (int i = 1; i < argc; i++) {
@@ -233,13 +234,15 @@ int main(int argc, char **argv)
             o.cuda = true;
         else if (!strcmp(argv[i], "-no-fuse"))
             o.no_fuse = true;
+        else if (!strcmp(argv[i], "-size") && i + 1 < argc)
+            t.size = atoll(argv[++i]);
         else if (!strcmp(argv[i], "-quiet"))
             t.quiet = true;
         else
             path = argv[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: lower_tool [-cuda] [-no-fuse] [-quiet] FILE.tir\n");
+        fprintf(stderr, "usage: lower_tool [-cuda] [-no-fuse] [-quiet] [-size N] FILE.tir\n");
         return finish(&t, 2);
     }
     uint32_t file = source_read(t.cx->sources, path, false);

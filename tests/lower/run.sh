@@ -43,6 +43,12 @@ for file in "$here"/*.tir; do
     fi
     agrees "$file" -cuda
     agrees "$file" -no-fuse
+    agrees "$file" -size 0
+    agrees "$file" -size 1
+done
+[ -z "$tenon" ] && for options in "" -cuda -no-fuse; do
+    # shellcheck disable=SC2086
+    agrees "$here/long.tir" $options -size 17001 # past where reductions are split
 done
 for file in "$@"; do
     text=$temp/$(basename "$file" .tn).tir
@@ -50,6 +56,7 @@ for file in "$@"; do
         agrees "$text"
         agrees "$text" -cuda
         agrees "$text" -no-fuse
+        agrees "$text" -size 1
     else
         wrong=$((wrong + 1))
     fi
