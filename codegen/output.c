@@ -179,7 +179,8 @@ static void object_args(Args *x, const Output *o)
     }
     static const char *const small[] = {"-r", "-nostdlib", "-Wl,-x", "-fmerge-all-constants",
                                         "-fno-asynchronous-unwind-tables", "-falign-functions=1",
-                                        "-falign-loops=1", "-falign-jumps=1", "-falign-labels=1"};
+                                        "-falign-loops=1", "-falign-jumps=1", "-falign-labels=1",
+                                        "-fno-tree-pre"};
     for (size_t i = 0; i < ARRAY_LEN(small); i++)
         arg(x, small[i]);
 }
