@@ -259,6 +259,17 @@ static Strided own_storage(const Fuser *f, uint32_t id)
     return c;
 }
 
+/* The contracted axes of an operand make up one loop. */
+static bool contracted_join(const Fuser *f, Attr axes, const Strided *s, const Dim *extent)
+{
+    for (uint32_t i = 1; i < axes.n; i++) {
+        uint32_t x = (uint32_t)axes.at[i - 1], y = (uint32_t)axes.at[i];
+        if (!dim_same(s->stride[x], dim_mul(f->t, s->stride[y], extent[y])))
+            return false;
+    }
+    return true;
+}
+
 void fuse_prepare_dot(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
@@ -275,7 +286,9 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
         const Dim *be = val_info(f->p, f->g, n->in[1])->shape;
         if (make_gemm(f, n, &a, ae, &b, be, &c, &gemm))
             return;
-        store(f, n->in[turn == 0 ? 0 : 1]); /* a contiguous copy may do */
+        /* a contiguous copy may do: of the operand whose contracted axes are apart */
+        bool apart = !contracted_join(f, node_attr(n, ATTR_contract_a), &a, ae);
+        store(f, n->in[turn == 0 ? !apart : apart]);
     }
     diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
                 "a contraction over axes that do not lie side by side is not supported yet");
