@@ -412,13 +412,14 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     Strip before = c->strip;
     int64_t extent = 0;
     bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(dims(c), s->lo);
+    bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || extent >= STRIP_LANES;
+    if (blocks && tail)
+        emit_open(&t->e, "{"); /* index and end are read behind the loop, and live no longer */
     const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text;
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !fixed);
     const char *type = fixed ? "int" : "int64_t";
-    bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || extent >= STRIP_LANES;
     if (blocks) {
         if (tail) {
-            emit_open(&t->e, "{"); /* the index is read behind the loop, and lives no longer */
             emit_line(&t->e, "%s %s = %s;", type, name, lo);
             emit_open(&t->e, "for (; %s + 16 <= %s; %s += 16) {", name, end, name);
         } else {
