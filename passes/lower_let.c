@@ -178,8 +178,8 @@ static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner)
     const bool arm = s->arm;
     for (uint32_t i = 0; i < x->nin; i++) {
         s->arm = arm || (x->kind == KE_OP && x->op == OP_where && i > 0);
-        walk_expr(s, x->in[i], guarded || (x->kind == KE_SELECT && i == 0),
-                  inner && !here);
+        /* either side of a select may be out of bounds where the other is taken (concat) */
+        walk_expr(s, x->in[i], guarded || x->kind == KE_SELECT, inner && !here);
     }
     s->arm = arm;
 }
