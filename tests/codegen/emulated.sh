@@ -5,7 +5,7 @@ command -v c++ >/dev/null || exit 77
 set -e
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cp "$4" "$dir/five_kernels.c"
+cp "$4" "$dir/five_kernels.inc"
 cp "$5" "$dir/five_kernels.cu"
 same_bits="-O2 -ffp-contract=off -fno-math-errno"
 "$1" -std=c11 $same_bits -I"$dir" -I"$3" -c "$2/five_cpu.c" -o "$dir/cpu.o"

@@ -1,5 +1,5 @@
 /* five_test.c: the printed C of the kernels of five.c computes what plain loops in double compute, and
- * the same bits however the cells are cut. `five_kernels.c` is what print_five prints.
+ * the same bits however the cells are cut. `five_kernels.inc` is what print_five prints.
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,25 @@
 
 #include <cmocka.h>
 
-#include "five_kernels.c"
+#include "five_kernels.inc"
+
+/* Which of a kernel's functions is tested. */
+static bool fast;
+
+#if defined TN_FAST
+#define CALL(name) (fast ? name##_fast : name##_call)
+static bool has_fast(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
+}
+#else
+#define CALL(name) name##_call
+static bool has_fast(void)
+{
+    return false;
+}
+#endif
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -52,9 +70,9 @@ static void test_cell(void **state)
     float *gates = random_floats(B * 384, 1), *bias = random_floats(384, 2);
     float *c = random_floats(B * S, 3), h[B * S], n[B * S], h2[B * S], n2[B * S];
     void *p[] = {gates, bias, c, h, n}, *p2[] = {gates, bias, c, h2, n2};
-    lltm_k1_cell_call(p, NULL, 0, B);
-    lltm_k1_cell_call(p2, NULL, 3, B); /* in two pieces */
-    lltm_k1_cell_call(p2, NULL, 0, 3);
+    CALL(lltm_k1_cell)(p, NULL, 0, B);
+    CALL(lltm_k1_cell)(p2, NULL, 3, B); /* in two pieces */
+    CALL(lltm_k1_cell)(p2, NULL, 0, 3);
     assert_memory_equal(h, h2, sizeof h);
     assert_memory_equal(n, n2, sizeof n);
     for (int b = 0; b < B; b++)
@@ -89,7 +107,7 @@ static void test_xent(void **state)
     x[7] = before[7] = -INFINITY; /* a masked class */
     int32_t target[N] = {3, V - 1}, error[4] = {0};
     void *p[] = {x, target, &scale, nll, error};
-    gpt_k2_xent_call(p, NULL, 0, N);
+    CALL(gpt_k2_xent)(p, NULL, 0, N);
     assert_int_equal(error[0], 0);
     for (int n = 0; n < N; n++) {
         double lse = logsumexp(before + n * V, V);
@@ -99,7 +117,7 @@ static void test_xent(void **state)
                          exp(before[n * V + v] - lse) * scale - (v == target[n] ? scale : 0), 1e-6);
     }
     target[1] = V;
-    gpt_k2_xent_call(p, NULL, 0, N);
+    CALL(gpt_k2_xent)(p, NULL, 0, N);
     assert_int_equal(error[0], 1);
     assert_int_equal(error[1], V);
     assert_int_equal(error[2], V);
@@ -116,7 +134,7 @@ static void test_layernorm(void **state)
     float *dx = random_floats(N * C, 1), *part = random_floats(G * 2 * C, 1);
     void *p[] = {dy, x, w, mean, rstd, dx, part};
     const int64_t sizes[] = {G, S, N};
-    gpt_k3_layernorm_bwd_call(p, sizes, 0, G);
+    CALL(gpt_k3_layernorm_bwd)(p, sizes, 0, G);
     double *dw = calloc(C, sizeof *dw), *db = calloc(C, sizeof *db);
     assert_true(dw && db);
     for (int n = 0; n < N; n++) {
@@ -157,9 +175,9 @@ static void test_colsum(void **state)
     float *part = random_floats(G * M, 10), out[M], again[M];
     void *p[] = {part, out}, *q[] = {part, again};
     const int64_t sizes[] = {M, G};
-    gpt_k4_colsum_call(p, sizes, 0, M);
+    CALL(gpt_k4_colsum)(p, sizes, 0, M);
     for (int m = 0; m < M; m += 37)
-        gpt_k4_colsum_call(q, sizes, m, m + 37 < M ? m + 37 : M);
+        CALL(gpt_k4_colsum)(q, sizes, m, m + 37 < M ? m + 37 : M);
     assert_memory_equal(out, again, sizeof out);
     for (int m = 0; m < M; m++) {
         double want = 0;
@@ -203,7 +221,7 @@ static void test_stats(void **state)
         x[2 * C + i] = 0xff80;       /* all minus infinity */
     void *p[] = {x, mean, var, best};
     const int64_t sizes[] = {B, T};
-    stats_k5_row_call(p, sizes, 0, B * T);
+    CALL(stats_k5_row)(p, sizes, 0, B * T);
     assert_int_equal(best[0], 5);
     assert_int_equal(best[1], 30);
     assert_int_equal(best[2], 0);
@@ -243,7 +261,7 @@ static void test_pieces(void **state)
     uint64_t key = 0x123456789abcdefu;
     void *p[] = {a, b, &key, y};
     const int64_t sizes[] = {N};
-    mix_k7_map_call(p, sizes, 0, 2);
+    CALL(mix_k7_map)(p, sizes, 0, 2);
     int zeros = 0;
     for (int i = 0; i < 2 * N; i++) {
         float x = (i < N ? a[i] : b[i - N]) * 1.5f;
@@ -257,13 +275,50 @@ static void test_pieces(void **state)
     free(y);
 }
 
+/* The function for every processor and the fast one give the same bits. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    enum { N = 3, V = 50257, C = 768 };
+    if (!has_fast())
+        skip();
+    float *x[2], *dx[2], *part[2], nll[2][N], scale = 0.5f;
+    float *dy = random_floats(N * C, 5), *in = random_floats(N * C, 6), *w = random_floats(C, 7);
+    float *mean = random_floats(N, 8), *rstd = random_floats(N, 9);
+    int32_t target[N] = {3, 5, 7}, error[4] = {0};
+    const int64_t sizes[] = {1, N, N};
+    bool before = fast;
+    for (int i = 0; i < 2; i++) {
+        fast = i == 1;
+        x[i] = random_floats(N * V, 4);
+        dx[i] = random_floats(N * C, 1);
+        part[i] = random_floats(2 * C, 1);
+        void *p[] = {x[i], target, &scale, nll[i], error};
+        void *q[] = {dy, in, w, mean, rstd, dx[i], part[i]};
+        CALL(gpt_k2_xent)(p, NULL, 0, N);
+        CALL(gpt_k3_layernorm_bwd)(q, sizes, 0, 1);
+    }
+    fast = before;
+    assert_memory_equal(nll[0], nll[1], sizeof nll[0]);
+    assert_memory_equal(x[0], x[1], N * V * sizeof(float));
+    assert_memory_equal(dx[0], dx[1], N * C * sizeof(float));
+    assert_memory_equal(part[0], part[1], 2 * C * sizeof(float));
+    float *all[] = {x[0], x[1], dx[0], dx[1], part[0], part[1], dy, in, w, mean, rstd};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cell),    cmocka_unit_test(test_xent),
         cmocka_unit_test(test_layernorm), cmocka_unit_test(test_colsum),
         cmocka_unit_test(test_stats),   cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_pieces),  cmocka_unit_test(test_same_bits),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("every processor", tests, NULL, NULL);
+    fast = has_fast();
+    if (fast)
+        failed += cmocka_run_group_tests_name("fast", tests, NULL, NULL);
+    return failed;
 }

@@ -47,7 +47,7 @@ static void add_kernel(Tiny *t)
     for (int i = 0; i < 3; i++) {
         KParam q = {.name = sym(t, names[i]), .dtype = DT_f32, .mode = i < 2 ? K_IN : K_OUT};
         q.rank = i == 1 ? 1 : 2;
-        memcpy(q.shape, i == 1 ? shape + 1 : shape, sizeof shape);
+        memcpy(q.shape, i == 1 ? shape + 1 : shape, q.rank * sizeof *shape);
         q.stride[0] = num(t, i == 1 ? 1 : 4);
         q.stride[1] = num(t, 1);
         vec_push(t->cx->perm, &k->params, q);
