@@ -214,7 +214,7 @@ static int train_epoch(Trainer *t, int epoch)
             return 1;
         show_results(&t->tasks[i], "val ", sums, (double)t->nval);
     }
-    printf("  %.2f s\n", seconds() - begin);
+    printf("  %.3f s\n", seconds() - begin);
     fflush(stdout);
     return 0;
 }
