@@ -44,7 +44,6 @@ typedef struct {
     VEC(Read) reads;
     VEC(FuseGemm) gemms;
     uint32_t visit;    /* stamp of searches */
-    uint32_t first, last; /* smallest and largest node of its roots */
     Val into;          /* COPY, fill: see FuseGroup */
     Dim offset, count;
     double value;

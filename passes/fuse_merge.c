@@ -381,23 +381,11 @@ static bool reaches(Fuser *f, Kern *from, Kern *to, uint32_t stamp, bool direct)
         Kern *d = f->ks.at[list[i]];
         if (d == to)
             found = !direct;
-        else if (d->visit != stamp && d->last > to->first)
+        else if (d->visit != stamp)
             found = reaches(f, d, to, stamp, false);
     }
     arena_reset(f->a, mark);
     return found;
-}
-
-/* Nodes of a kernel's roots: what depends on it ends behind `first`. */
-static void set_range(Kern *k)
-{
-    k->first = UINT32_MAX;
-    k->last = k->into.node;
-    for (uint32_t i = 0; i < k->roots.n; i++) {
-        uint32_t id = k->roots.at[i].val.node;
-        k->first = id < k->first ? id : k->first;
-        k->last = id > k->last ? id : k->last;
-    }
 }
 
 /* --- pairing domains -------------------------------------------------------------------------- */
@@ -631,7 +619,6 @@ static void replace(Fuser *f, Kern *a, Kern *b, Kern *m)
     a->dead = b->dead = true;
     for (uint32_t i = 0; i < m->roots.n; i++)
         f->owner[m->roots.at[i].val.node] = (int32_t)f->ks.n;
-    set_range(m);
     vec_push(f->a, &f->ks, m);
 }
 
@@ -720,8 +707,6 @@ static void merge_scalars(Fuser *f)
 void fuse_merge(Fuser *f)
 {
     Candidates c = {0};
-    for (uint32_t i = 0; i < f->ks.n; i++)
-        set_range(f->ks.at[i]);
     for (uint32_t i = 0; i < f->ks.n; i++)
         neighbours(f, &c, i);
     while (c.n) {
