@@ -100,10 +100,12 @@ bool lower_unplace(Lower *l, const LaunchOperand *o)
         Sym name = lower_name(l, fb->val);
         LateCopy c = {.dst = *loc, .dtype = ty->dtype, .name = name,
                       .site = graph_node(l->g, fb->val)->site};
+        bool dying = l->h->buffers.at[loc->buf].kind == BUF_TEMP && !fb->base.node;
         uint32_t buf = typed_buffer(l, BUF_TEMP, name, ty, 0);
         *loc = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
         c.src = *loc;
-        vec_push(l->a, &l->late, c);
+        if (!dying) /* else it was to take over a temporary: no need any more */
+            vec_push(l->a, &l->late, c);
         moved = true;
     }
     return moved;
@@ -382,6 +384,9 @@ static void copy_value(Lower *l, Val v, uint32_t buf, bool early)
     Loc dst = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
     if (src->buf == buf && dim_is_zero(l->t, src->offset))
         return;
+    for (uint32_t i = 0; i < l->late.n; i++) /* it could not be made in its place */
+        if (l->late.at[i].dst.buf == buf && l->late.at[i].src.buf == src->buf)
+            return;
     Sym name = lower_name(l, v);
     LateCopy c = {dst, *src, ty->dtype, name, graph_node(l->g, v)->site};
     if (!early) {
@@ -422,10 +427,64 @@ static void copy_commits(Lower *l, bool early)
 
 /* --- programs ------------------------------------------------------------------------------------------ */
 
+static bool leaves(const Lower *l, Val v)
+{
+    for (uint32_t i = 0; i < l->g->results.n; i++)
+        if (val_eq(l->g->results.at[i].val, v))
+            return true;
+    for (uint32_t i = 0; i < l->g->saved.n; i++)
+        if (val_eq(l->g->saved.at[i], v))
+            return true;
+    for (uint32_t i = 0; i < l->g->commits.n; i++)
+        if (val_eq(l->g->commits.at[i].val, v))
+            return true;
+    return false;
+}
+
+/* A temporary of its own that no group behind this one reads. */
+static bool dies_in(const Lower *l, uint32_t group, Val v)
+{
+    int32_t number = l->f->buffer_of[v.node][v.result];
+    const FuseBuffer *fb = &l->f->buffers.at[number];
+    const Loc *loc = &l->loc[number];
+    if (!loc->buf || l->h->buffers.at[loc->buf].kind != BUF_TEMP || fb->slot || fb->base.node ||
+        fb->is_concat || leaves(l, v))
+        return false;
+    for (uint32_t i = 0; i < l->f->buffers.n; i++) /* another value lies there too */
+        if (i != (uint32_t)number && l->loc[i].buf == loc->buf)
+            return false;
+    for (uint32_t i = group + 1; i < l->f->groups.n; i++)
+        if (reads(l, &l->f->groups.at[i], (Entry){v, 0}))
+            return false;
+    return true;
+}
+
+/* Rows: a result may take the memory of a temporary that dies here (the gradient of logits that of
+ * the logits); kbuild_in_place has the last word. */
+static void take_over(Lower *l, const FuseGroup *grp)
+{
+    for (uint32_t i = 0; i < grp->outputs.n; i++) {
+        Val out = grp->outputs.at[i];
+        int32_t own = own_buffer(l, out);
+        if (own < 0 || l->f->buffers.at[own].is_concat)
+            continue;
+        for (uint32_t k = 0; k < grp->inputs.n; k++) {
+            Val in = grp->inputs.at[k];
+            if (val_type(l->g, in).id != val_type(l->g, out).id || !dies_in(l, l->group, in) ||
+                val_info(l->p, l->g, in)->rank < 2)
+                continue;
+            place_value(l, out, own, lower_loc(l, in)->buf);
+            break;
+        }
+    }
+}
+
 static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
     l->group = number;
+    if (grp->class == CLASS_ROW)
+        take_over(l, grp);
     switch (grp->class) {
     case CLASS_MAP:
     case CLASS_SCALAR:
