@@ -192,17 +192,39 @@ static bool static_shape(Elab *e, const TypeInfo *t, Span at)
     return true;
 }
 
+/* INIT is evaluated in a frame of its own: its draws are named by the state alone, so that they stay
+ * the same whatever else the model has. */
+typedef struct {
+    Frame frame, *outer_frame;
+    State *outer;
+} Initial;
+
+static void begin_initial(Elab *e, Initial *i, State *s)
+{
+    i->outer = e->making_state;
+    i->outer_frame = e->frame;
+    i->frame = (Frame){.up = e->frame, .name = "INIT", .chain = HASH_START};
+    e->making_state = s;
+    e->frame = &i->frame;
+}
+
+static void end_initial(Elab *e, const Initial *i)
+{
+    e->making_state = i->outer;
+    e->frame = i->outer_frame;
+}
+
 static void set_initial(Elab *e, State *s, const Env *env, const AstExpr *init)
 {
-    State *outer = e->making_state;
-    e->making_state = s;
+    Initial place;
+    begin_initial(e, &place, s);
     Value v = eval(e, env, init);
     Val x;
     bool ok = !is_poison(&v) && initial_value(e, &v, &s->type, init->at, &x);
     if (!ok)
         x = build_full(&e->b, s->type.dtype, 0, s->type.shape, s->type.rank);
     s->initial = v_tensor(e, x);
-    e->making_state = outer;
+    end_initial(e, &place);
 }
 
 static void declare_state(const Maker *k, const Env *env, const AstStmt *s)
@@ -295,10 +317,11 @@ void set_member_state(Elab *e, const Env *env, const AstStmt *s)
     }
     Instance *inst = base.inst;
     uint32_t index = (uint32_t)(m - inst->members.at);
-    State *old = m->state, *outer = e->making_state;
-    e->making_state = old;
+    State *old = m->state;
+    Initial init;
+    begin_initial(e, &init, old);
     Value v = eval(e, env, s->values.at[0]);
-    e->making_state = outer;
+    end_initial(e, &init);
     m = &inst->members.at[index];
     if (v.kind == V_tensor && v.state && v.state->is_param) {
         const TypeInfo *a = &old->type, *b = &v.state->type;
@@ -315,11 +338,11 @@ void set_member_state(Elab *e, const Env *env, const AstStmt *s)
     }
     if (is_poison(&v))
         return;
-    e->making_state = old;
     Val x;
+    begin_initial(e, &init, old);
     if (initial_value(e, &v, &old->type, s->values.at[0]->at, &x))
         old->initial = v_tensor(e, x);
-    e->making_state = outer;
+    end_initial(e, &init);
 }
 
 static void make_block(const Maker *k, const Env *env, const AstStmts *body);

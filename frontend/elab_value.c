@@ -313,11 +313,11 @@ static bool in_std(Elab *e, Span at)
 /* The place to show: `at`, or the user's call that led into the standard library. */
 static Span user_place(Elab *e, Span at, const Frame **from)
 {
-    const Frame *f = e->frame;
-    while (f && f->call_at.file && in_std(e, at)) {
+    for (const Frame *f = e->frame; f && in_std(e, at); f = f->up) {
+        if (!f->call_at.file)
+            continue;
         at = f->call_at;
         *from = f;
-        f = f->up;
     }
     return at;
 }
