@@ -45,12 +45,12 @@ static void print_fold(Cuda *c, const KStmt *s)
 static void print_check(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
-    Text index, size;
+    const char *index, *size;
     emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
     emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
     if (ktext_checked(t, s->pred, &index, &size)) {
-        emit_line(&t->e, "error[1] = (int)%s;", ktext_wrap(t, index, PREC_UNARY));
-        emit_line(&t->e, "error[2] = (int)%s;", ktext_wrap(t, size, PREC_UNARY));
+        emit_line(&t->e, "error[1] = %s;", index);
+        emit_line(&t->e, "error[2] = %s;", size);
     }
     emit_close(&t->e, "");
 }

@@ -103,17 +103,40 @@ static void declare_parts(Cuda *c, uint32_t acc, const Parts *parts, const char 
 static void write_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *const *shared)
 {
     KText *t = &c->t;
-    int n = fields_of(c, acc);
-    if (parts->leader && n == 1)
-        emit_in(&t->e, "if (%s)", parts->leader);
-    else if (parts->leader)
-        emit_open(&t->e, "if (%s) {", parts->leader);
-    for (int f = 0; f < n; f++)
+    for (int f = 0; f < fields_of(c, acc); f++)
         emit_line(&t->e, "%s%s = %s;", shared[f], parts->write, t->accs[acc].field[f]);
-    if (parts->leader && n == 1)
-        emit_out(&t->e);
-    else if (parts->leader)
-        emit_close(&t->e, "");
+}
+
+static bool same_leader(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+/* Totals that the same thread writes go under one condition. */
+static void write_all(Cuda *c, const KStmt *totals, uint32_t n, const Parts *parts,
+                      const char *(*shared)[MAX_FIELDS])
+{
+    KText *t = &c->t;
+    for (uint32_t i = 0; i < n;) {
+        if (parts[i].count < 2) {
+            i++;
+            continue;
+        }
+        uint32_t end = i, lines = 0;
+        while (end < n && parts[end].count > 1 && same_leader(parts[i].leader, parts[end].leader))
+            lines += (uint32_t)fields_of(c, totals[end++].acc);
+        const char *leader = parts[i].leader;
+        if (leader && lines == 1)
+            emit_in(&t->e, "if (%s)", leader);
+        else if (leader)
+            emit_open(&t->e, "if (%s) {", leader);
+        for (; i < end; i++)
+            write_parts(c, totals[i].acc, &parts[i], shared[i]);
+        if (leader && lines == 1)
+            emit_out(&t->e);
+        else if (leader)
+            emit_close(&t->e, "");
+    }
 }
 
 static void read_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *const *shared)
@@ -165,14 +188,15 @@ void cuda_totals(Cuda *c, const KBlock *b, uint32_t first, uint32_t end)
         shared_parts += parts[i].count > 1;
         if (parts[i].count > 1)
             declare_parts(c, acc, &parts[i], shared[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t acc = b->at[first + i].acc;
         if (t->accs[acc].under_lanes && !c->cell_per_lane)
             print_shuffles(c, acc);
     }
     if (shared_parts && c->loops) /* the round before may still be reading */
         emit_line(&t->e, "__syncthreads();");
-    for (uint32_t i = 0; i < n; i++)
-        if (parts[i].count > 1)
-            write_parts(c, b->at[first + i].acc, &parts[i], shared[i]);
+    write_all(c, b->at + first, n, parts, shared);
     if (shared_parts)
         emit_line(&t->e, "__syncthreads();");
     for (uint32_t i = 0; i < n; i++) {

@@ -66,15 +66,18 @@ uint32_t ktext_site(KText *t, Site site)
     return t->sites.n;
 }
 
-bool ktext_checked(KText *t, Guard pred, Text *index, Text *size)
+bool ktext_checked(KText *t, Guard pred, const char **index, const char **size)
 {
     DimTable *d = t->p->cx->dims;
     for (uint32_t i = 0; i < pred.n; i++) {
         const GuardTerm *g = &pred.at[i];
         if ((g->kind != G_LT && g->kind != G_LE) || !dim_mentions_kind(d, g->a, SYM_LOADED))
             continue;
-        *index = ktext_dim(t, g->a);
-        *size = ktext_dim(t, g->kind == G_LE ? dim_add(d, g->b, dim_const(d, 1)) : g->b);
+        const char *cast = t->target == TARGET_CUDA ? "(int)" : "(int32_t)";
+        Dim n = g->kind == G_LE ? dim_add(d, g->b, dim_const(d, 1)) : g->b;
+        *index = arena_printf(t->a, "%s%s", cast, ktext_dim_at(t, g->a, PREC_UNARY));
+        *size = arena_printf(t->a, "%s%s", ktext_is_wide(t, n) ? cast : "",
+                             ktext_dim_at(t, n, PREC_UNARY));
         return true;
     }
     return false;

@@ -84,8 +84,8 @@ void scope_end(KText *t, Scope s);
 void ktext_let(KText *t, KExpr e, Text text);
 /** The number of a check, from 1: the same for the same place in the model. */
 uint32_t ktext_site(KText *t, Site site);
-/** The index and the size that a check of an index compares. False: it checks something else. */
-bool ktext_checked(KText *t, Guard pred, Text *index, Text *size);
+/** The index and the size that a check of an index compares, as ints. False: it checks something else. */
+bool ktext_checked(KText *t, Guard pred, const char **index, const char **size);
 /** The name of a LET statement's value; its symbol (if any) gets it too. */
 const char *ktext_let_name(KText *t, const KStmt *s);
 
