@@ -129,7 +129,8 @@ static void put_wrapped(Emit *e, const char *s)
 
 static void vline(Emit *e, const char *fmt, va_list ap)
 {
-    StrBuf text = {.a = e->out->a};
+    char local[512]; /* most lines fit: the arena keeps only what is longer */
+    StrBuf text = {.a = e->out->a, .text = local, .cap = sizeof local};
     sb_vprintf(&text, fmt, ap);
     if (text.n)
         put_wrapped(e, sb_text(&text));

@@ -1,5 +1,5 @@
 /* paste.c: see paste.h. In the library texts each function begins with a line that names it and what
- * it needs, and ends at the next line that begins with a brace.
+ * it needs, and ends at the next line that begins with a brace; embed.c finds them.
  * SPDX-License-Identifier: MIT */
 #include "codegen/paste.h"
 #include "codegen/optext.h"
@@ -10,46 +10,31 @@
 #include <string.h>
 
 typedef struct {
-    const char *name, *text; /* not terminated */
-    size_t nname, ntext;
-} Piece;
-
-typedef struct {
     Arena *a;
     Target target;
     VEC(const char *) done;
     StrBuf *out;
 } Paste;
 
-static bool next_piece(const char **at, Piece *out)
+static const TextPiece *find_piece(const char *name)
 {
-    const char *head = strstr(*at, "/*@ ");
-    if (!head)
-        return false;
-    const char *colon = strchr(head, ':'), *line = strchr(head, '\n');
-    const char *end = line ? strstr(line, "\n}") : NULL;
-    CHECK(colon && end);
-    *out = (Piece){head + 4, line + 1, (size_t)(colon - head - 4), (size_t)(end + 3 - line - 1)};
-    *at = end;
-    return true;
-}
-
-static bool find_piece(const char *name, size_t n, Piece *out)
-{
-    const char *const texts[] = {codegen_math_text, codegen_number_text, codegen_reducers_text};
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        const char *at = texts[i];
-        while (next_piece(&at, out))
-            if (out->nname == n && !memcmp(out->name, name, n))
-                return true;
+    size_t lo = 0, hi = codegen_npieces;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        const int c = strcmp(codegen_pieces[mid].name, name);
+        if (!c)
+            return &codegen_pieces[mid];
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return false;
+    return NULL;
 }
 
 bool paste_has(const char *name)
 {
-    Piece p;
-    return find_piece(name, strlen(name), &p);
+    return find_piece(name) != NULL;
 }
 
 /* --- C's types in CUDA --------------------------------------------------------------------------- */
@@ -112,10 +97,10 @@ static void need(Paste *p, const char *name, size_t n)
             return;
     const char *copy = arena_strndup(p->a, name, n);
     vec_push(p->a, &p->done, copy);
-    Piece piece;
-    if (find_piece(name, n, &piece)) {
-        need_all(p, piece.text, piece.ntext);
-        put_translated(p, piece.text, piece.ntext);
+    const TextPiece *piece = find_piece(copy);
+    if (piece) {
+        need_all(p, piece->text, piece->ntext);
+        put_translated(p, piece->text, piece->ntext);
         sb_putc(p->out, '\n');
         return;
     }

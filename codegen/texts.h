@@ -3,6 +3,18 @@
 #ifndef TENON_TEXTS_H
 #define TENON_TEXTS_H
 
+#include <stddef.h>
+
+/* A function of one of the texts: what stands behind the line that names it. */
+typedef struct {
+    const char *name, *text;
+    size_t ntext;
+} TextPiece;
+
+/* All of them, in the order of strcmp. */
+extern const TextPiece codegen_pieces[];
+extern const size_t codegen_npieces;
+
 extern const char codegen_math_text[];
 extern const char codegen_number_text[];
 extern const char codegen_program_text[]; /* runtime/include/tenon_program.h */

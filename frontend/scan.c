@@ -155,7 +155,8 @@ static void fill_sym(Parser *p, TokenValue *v, Span at, const char *text, size_t
 static int keyword(const char *text, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(keywords); i++)
-        if (!strncmp(keywords[i].text, text, n) && !keywords[i].text[n])
+        if (keywords[i].text[0] == text[0] && !strncmp(keywords[i].text, text, n) &&
+            !keywords[i].text[n])
             return keywords[i].kind;
     return TOK_IDENT;
 }

@@ -127,11 +127,11 @@ static uint64_t hash_factors(const Factor *f, uint32_t n)
 {
     uint64_t h = HASH_START;
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t words[5] = {(uint32_t)f[i].atom.kind, f[i].atom.symbol.id, f[i].atom.a.id,
-                                   f[i].atom.b.id, (uint32_t)f[i].power};
-        h = hash_bytes(h, words, sizeof words);
+        h = hash_word(h, (uint64_t)f[i].atom.kind << 32 | f[i].atom.symbol.id);
+        h = hash_word(h, (uint64_t)f[i].atom.a.id << 32 | f[i].atom.b.id);
+        h = hash_word(h, (uint64_t)f[i].power);
     }
-    return h ^ h >> 29;
+    return h;
 }
 
 static uint64_t mono_hash(const DimTable *t, uint32_t id)
@@ -172,10 +172,10 @@ static uint64_t hash_terms(const Term *terms, uint32_t n)
 {
     uint64_t h = HASH_START;
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t words[2] = {(uint64_t)terms[i].coefficient, (uintptr_t)terms[i].factors};
-        h = hash_bytes(h, words, sizeof words);
+        h = hash_word(h, (uint64_t)terms[i].coefficient);
+        h = hash_word(h, (uintptr_t)terms[i].factors);
     }
-    return h ^ h >> 29;
+    return h;
 }
 
 static uint64_t poly_hash(const DimTable *t, uint32_t id)
@@ -655,6 +655,11 @@ bool dim_mentions(const DimTable *t, Dim d, Symbol s)
                 return true;
         }
     return false;
+}
+
+uint64_t dim_symbol_bits(const DimTable *t, Dim d)
+{
+    return poly(t, d)->symbols;
 }
 
 bool dim_mentions_kind(const DimTable *t, Dim d, SymbolKind kind)

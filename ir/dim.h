@@ -63,6 +63,8 @@ bool dim_is_one(const DimTable *t, Dim d);
 bool dim_is_zero(const DimTable *t, Dim d);
 bool dim_is_symbol(const DimTable *t, Dim d, Symbol *s);
 bool dim_mentions(const DimTable *t, Dim d, Symbol s);
+/** Bit id % 64 of every symbol that d mentions. */
+uint64_t dim_symbol_bits(const DimTable *t, Dim d);
 bool dim_mentions_kind(const DimTable *t, Dim d, SymbolKind kind);
 
 /** Interval arithmetic and gcds; UNKNOWN never means NO. Substitutions are applied first. */

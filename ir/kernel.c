@@ -22,11 +22,6 @@ Kernel *kernel_create(Program *p, Sym name, KClass class)
 
 /* --- hash-consing ------------------------------------------------------------------------------ */
 
-static uint64_t hash_word(uint64_t h, uint64_t w)
-{
-    return hash_bytes(h, &w, sizeof w);
-}
-
 static uint64_t hash_guard(uint64_t h, Guard g)
 {
     for (uint32_t i = 0; i < g.n; i++) {

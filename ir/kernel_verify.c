@@ -46,7 +46,10 @@ static void check_dim(Verify *v, Dim d)
         return;
     if (!dim_mentions_kind(v->t, d, SYM_AXIS) && !dim_mentions_kind(v->t, d, SYM_LOADED))
         return;
+    const uint64_t may = dim_symbol_bits(v->t, d);
     for (uint32_t i = 1; i <= dim_nsymbols(v->t); i++) {
+        if (!(may >> (i & 63) & 1))
+            continue;
         const SymbolInfo *s = dim_symbol(v->t, (Symbol){i});
         if (s->kind != SYM_SIZE && dim_mentions(v->t, d, (Symbol){i}) &&
             !in_scope(v, (Symbol){i}))

@@ -87,13 +87,17 @@ char *arena_strdup(Arena *a, const char *s)
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap)
 {
+    char local[256]; /* nearly all texts fit, and need no second turn */
     va_list again;
     va_copy(again, ap);
-    const int n = vsnprintf(NULL, 0, fmt, ap);
+    const int n = vsnprintf(local, sizeof local, fmt, ap);
     if (n < 0)
         die("cannot format '%s'", fmt);
     char *p = arena_alloc(a, (size_t)n + 1);
-    vsnprintf(p, (size_t)n + 1, fmt, again);
+    if ((size_t)n < sizeof local)
+        memcpy(p, local, (size_t)n);
+    else
+        vsnprintf(p, (size_t)n + 1, fmt, again);
     va_end(again);
     return p;
 }

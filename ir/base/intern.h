@@ -33,4 +33,11 @@ static inline bool sym_eq(Sym a, Sym b)
 #define HASH_START 14695981039346656037ull
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n);
 
+/** The same idea a word at a time, for tables in memory only: the values are no part of any file. */
+static inline uint64_t hash_word(uint64_t h, uint64_t w)
+{
+    h = (h ^ w) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 32;
+}
+
 #endif

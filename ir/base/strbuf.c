@@ -42,10 +42,13 @@ void sb_vprintf(StrBuf *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
-    const int n = vsnprintf(NULL, 0, fmt, ap);
+    const size_t left = b->cap - b->n;
+    const int n = vsnprintf(left ? b->text + b->n : NULL, left, fmt, ap);
     if (n > 0) {
-        room(b, (size_t)n);
-        vsnprintf(b->text + b->n, (size_t)n + 1, fmt, again);
+        if ((size_t)n >= left) {
+            room(b, (size_t)n);
+            vsnprintf(b->text + b->n, (size_t)n + 1, fmt, again);
+        }
         b->n += (size_t)n;
     }
     va_end(again);
