@@ -242,7 +242,7 @@ bool program_is_entry(const HostProgram *h)
 }
 
 /* Names that the entry points use themselves get a trailing "_". */
-static const char *arg_name(Arena *a, const HostModel *m, Sym name)
+static const char *clean_name(Arena *a, const HostModel *m, Sym name)
 {
     const char *clean = name_clean(a, sym_text(m->p->cx->names, name));
     bool own = !strcmp(clean, "m") || !strcmp(clean, "s") || !strcmp(clean, "tape") ||
@@ -259,6 +259,17 @@ static bool is_updated(const HostProgram *h, uint32_t result)
     return false;
 }
 
+/* The backward call of a method that updates h in place takes d_h, of the new h, and gives d_h_out, of
+ * the old one. */
+static const char *arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i)
+{
+    const char *name = clean_name(a, m, h->args.at[i].name);
+    for (uint32_t k = 0; i >= h->nargs && k < h->nargs; k++)
+        if (!is_updated(h, i) && !strcmp(name, clean_name(a, m, h->args.at[k].name)))
+            return arena_printf(a, "%s_out", name);
+    return name;
+}
+
 const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h)
 {
     const char *model = model_prefix(a, m);
@@ -272,7 +283,7 @@ const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h)
         if (result && is_updated(h, i))
             continue;
         sb_printf(&out, ", %sDLTensor *%s", result || h->args.at[i].inout ? "" : "const ",
-                  arg_name(a, m, h->args.at[i].name));
+                  arg_name(a, m, h, i));
     }
     if (h->graph->kind == GRAPH_FORWARD_TRAIN)
         sb_puts(&out, ", tn_tape **tape");
@@ -286,7 +297,7 @@ static void print_entry(const HostModel *m, uint32_t program, StrBuf *out)
     Emit e = {out, 0};
     StrBuf args = {.a = out->a};
     for (uint32_t i = 0; i < h->args.n; i++)
-        sb_printf(&args, "%s%s", i ? ", " : "", arg_name(out->a, m, h->args.at[i].name));
+        sb_printf(&args, "%s%s", i ? ", " : "", arg_name(out->a, m, h, i));
     emit_line(&e, "%s", entry_prototype(out->a, m, h));
     emit_open(&e, "{");
     if (h->args.n)
