@@ -13,7 +13,17 @@ typedef struct {
     Val *grads;     /* [segment] */
     bool **reached; /* [segment][parameter]: the loss reaches it */
     Val step;       /* i64[]: the number of this step, from 1 */
+    Val last;       /* with `accumulate`: bool[], whether this call makes a step; else node 0 */
 } Update;
+
+/* slot <- v, on calls that make a step. */
+static void commit(const Update *u, uint32_t slot, Val v)
+{
+    Elab *e = u->e;
+    if (u->last.node)
+        v = build3(&e->b, OP_where, u->last, v, build_state(&e->b, slot));
+    graph_commit(e->p, u->g, slot, v);
+}
 
 /* ---- slots, made once and found again by name ---- */
 
@@ -160,31 +170,41 @@ static void init_moment(const Update *u, const Env *env, const AstStmt *s, const
     e->entry = entry;
 }
 
-static uint32_t moment_slot(const Update *u, const Env *env, const AstStmt *s, const Segment *seg)
+/* METHOD.WHAT.SEGMENT, with a view for each parameter; *made: it is new. */
+static uint32_t segment_slot(const Update *u, const char *what, const Segment *seg, DType dtype,
+                             Span at, bool *made)
 {
     Elab *e = u->e;
-    const char *base = arena_printf(e->a, "%s.%s", sym(e, u->t->name), sym(e, s->name.sym));
+    const char *base = arena_printf(e->a, "%s.%s", sym(e, u->t->name), what);
     Sym name = sym_new(e, arena_printf(e->a, "%s.%s", base,
                                        sym(e, e->p->slots.at[seg->slot].name)));
     uint32_t slot = find_slot(e, name);
+    *made = slot == 0;
     if (slot)
         return slot;
-    DType dtype = buffer_dtype(e, s->type, seg->dtype);
     TypeInfo t = *type_info(e->p, e->p->slots.at[seg->slot].type);
     t.dtype = dtype;
     slot = program_add_slot(e->p, (Slot){.name = name, .kind = SLOT_MOMENT,
                                          .type = type_make(e->p, t), .saved = true,
-                                         .segment = seg->slot, .at = s->at});
+                                         .segment = seg->slot, .at = at});
     for (uint32_t i = 0; i < seg->states.n; i++) {
         TypeInfo part = seg->states.at[i]->type;
         part.dtype = dtype;
         StateView v = {.name = sym_new(e, arena_printf(e->a, "%s.%s", base,
                                                        sym(e, seg->states.at[i]->name))),
                        .slot = slot, .offset = seg->offset.at[i],
-                       .type = type_make(e->p, part), .saved = true, .at = s->at};
+                       .type = type_make(e->p, part), .saved = true, .at = at};
         vec_push(e->a, &e->p->state, v);
     }
-    if (u->init)
+    return slot;
+}
+
+static uint32_t moment_slot(const Update *u, const Env *env, const AstStmt *s, const Segment *seg)
+{
+    bool made;
+    DType dtype = buffer_dtype(u->e, s->type, seg->dtype);
+    uint32_t slot = segment_slot(u, sym(u->e, s->name.sym), seg, dtype, s->at, &made);
+    if (made && u->init)
         init_moment(u, env, s, seg, slot, dtype);
     return slot;
 }
@@ -316,10 +336,10 @@ static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step
     if (!call_step(u, step, moments, old, p, u->grads[k], &new_p) ||
         !all_pointwise(e->b.g, from))
         return false;
-    graph_commit(e->p, u->g, seg->slot, keep_unreached(u, seg, u->reached[k], new_p, p));
+    commit(u, seg->slot, keep_unreached(u, seg, u->reached[k], new_p, p));
     for (uint32_t i = 0; i < moments->n; i++)
-        graph_commit(e->p, u->g, moments->at[i].slot,
-                     keep_unreached(u, seg, u->reached[k], moments->at[i].state->now, old[i]));
+        commit(u, moments->at[i].slot,
+               keep_unreached(u, seg, u->reached[k], moments->at[i].state->now, old[i]));
     return true;
 }
 
@@ -343,11 +363,12 @@ static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step,
         for (uint32_t j = 0; j < moments->n; j++)
             new_m[j][i] = u->reached[k][i] ? moments->at[j].state->now : old[j];
     }
-    graph_commit(e->p, u->g, seg->slot, join_segment(e, seg, new_p, seg->dtype));
-    for (uint32_t j = 0; j < moments->n; j++)
-        graph_commit(e->p, u->g, moments->at[j].slot,
-                     join_segment(e, seg, new_m[j],
-                                  type_info(e->p, e->p->slots.at[moments->at[j].slot].type)->dtype));
+    commit(u, seg->slot, join_segment(e, seg, new_p, seg->dtype));
+    for (uint32_t j = 0; j < moments->n; j++) {
+        uint32_t slot = moments->at[j].slot;
+        DType t = type_info(e->p, e->p->slots.at[slot].type)->dtype;
+        commit(u, slot, join_segment(e, seg, new_m[j], t));
+    }
     return true;
 }
 
@@ -423,15 +444,47 @@ static void clip(Update *u)
                                  build_cast(b, scale, u->m->segments.at[k].dtype));
 }
 
+/* ---- accumulation ---- */
+
+/* `accumulate = N`: a call adds its gradient to a sum; the N-th makes a step with the mean and clears
+ * it. Which call this is, is state too, so the decision is a `where` over what is committed. */
+static void accumulate(Update *u)
+{
+    Elab *e = u->e;
+    Builder *b = &e->b;
+    uint32_t counter = scalar_slot(u, "call", SLOT_COUNTER, DT_i64, 0);
+    Val one = build_const_int(b, DT_i64, 1), zero = build_const_int(b, DT_i64, 0);
+    Val call = build2(b, OP_add, build_state(b, counter), one);
+    u->last = build2(b, OP_ge, call, build_const_int(b, DT_i64, u->t->accumulate));
+    graph_commit(e->p, u->g, counter, build3(b, OP_where, u->last, zero, call));
+    for (uint32_t k = 0; k < u->m->segments.n; k++) {
+        if (!moves(u, k))
+            continue;
+        const Segment *seg = &u->m->segments.at[k];
+        bool made;
+        uint32_t slot = segment_slot(u, "accumulated", seg, seg->dtype, u->t->decl->at, &made);
+        Val sum = build2(b, OP_add, build_state(b, slot), u->grads[k]);
+        Val none = build_const(b, seg->dtype, 0);
+        graph_commit(e->p, u->g, slot, build3(b, OP_where, u->last, none, sum));
+        u->grads[k] = build2(b, OP_mul, sum,
+                             build_const(b, seg->dtype, 1.0 / (double)u->t->accumulate));
+        Builder init = builder_for(e->p, u->init);
+        const TypeInfo *t = type_info(e->p, e->p->slots.at[slot].type);
+        graph_commit(e->p, u->init, slot, build_full(&init, t->dtype, 0, t->shape, t->rank));
+    }
+}
+
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init)
 {
     Elab *e = m->e;
     Update u = {.m = m, .t = t, .e = e, .g = g, .init = init, .grads = grads, .reached = reached};
     e->training = true;
     uint32_t counter = scalar_slot(&u, "t", SLOT_COUNTER, DT_i64, 0);
+    if (init && t->accumulate > 1)
+        accumulate(&u);
     Val one = build_const_int(&e->b, DT_i64, 1);
     u.step = build2(&e->b, OP_add, build_state(&e->b, counter), one);
-    graph_commit(e->p, g, counter, u.step);
+    commit(&u, counter, u.step);
     clip(&u);
     bool ok = true;
     for (uint32_t k = 0; k < m->segments.n; k++)

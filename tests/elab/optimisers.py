@@ -55,8 +55,15 @@ def main():
         with tempfile.NamedTemporaryFile('w', suffix='.tn') as f:
             f.write(model)
             f.flush()
-            for options in ([], ['-update']):
-                p = subprocess.run([step, f.name, '3', '-f64', *options], input=text,
+            # with the same batch twice a step the mean is the gradient
+            for options in ([], ['-update'], ['accumulate']):
+                steps = '3'
+                if options == ['accumulate']:
+                    f.seek(0)
+                    f.write(model.replace('{ clip_norm', '{ accumulate = 2; clip_norm'))
+                    f.flush()
+                    steps = '6'
+                p = subprocess.run([step, f.name, steps, '-f64', *options], input=text,
                                    capture_output=True, text=True)
                 if p.returncode:
                     print(f'{key}: {p.stderr}')
