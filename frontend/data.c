@@ -125,6 +125,14 @@ DLTensor arrays_make(Arrays *s, int dtype, int rank, const int64_t *shape)
     return t;
 }
 
+uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+
 int64_t tensor_numel(const DLTensor *t)
 {
     int64_t n = 1;

@@ -37,6 +37,10 @@ void arrays_add(Arrays *s, const char *name, DLTensor t);
 /** A zeroed array of our own. */
 DLTensor arrays_make(Arrays *s, int dtype, int rank, const int64_t *shape);
 
+/** The next number of a stream that shuffles and makes test data: splitmix64 (Steele, Lea, Flood
+ * 2014). */
+uint64_t random_next(uint64_t *state);
+
 int64_t tensor_numel(const DLTensor *t);
 size_t tensor_bytes(const DLTensor *t);
 /** "f32[3, 4]" */

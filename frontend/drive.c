@@ -1,22 +1,10 @@
 /* drive.c: from options to stages. SPDX-License-Identifier: MIT */
 #include "frontend/drive.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-int drive_error(int status, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fputs("tenon: error: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-    va_end(ap);
-    return status;
-}
 
 int drive_messages(Drive *d)
 {
@@ -60,17 +48,17 @@ static void set_options(Drive *d)
 static int unsupported(const Options *o)
 {
     if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "auto"))
-        return drive_error(STATUS_MACHINE,
+        return message_error(STATUS_MACHINE,
                            "-device=%s: this version runs models on the CPU only; -S writes CUDA C",
                            o->device);
     if (o->amp != DT_none)
-        return drive_error(STATUS_USAGE, "-famp is not supported yet");
+        return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->place_auto)
-        return drive_error(STATUS_USAGE, "-fplace=auto is not supported yet");
+        return message_error(STATUS_USAGE, "-fplace=auto is not supported yet");
     if (o->python)
-        return drive_error(STATUS_USAGE, "-python is not supported yet");
+        return message_error(STATUS_USAGE, "-python is not supported yet");
     if (o->mode == MODE_report && o->report == REPORT_html)
-        return drive_error(STATUS_USAGE, "-report=html is not supported yet");
+        return message_error(STATUS_USAGE, "-report=html is not supported yet");
     return STATUS_DONE;
 }
 
@@ -88,7 +76,7 @@ Program *drive_model(Drive *d)
 {
     if (d->c->models.models.n)
         return d->c->models.models.at[0];
-    drive_error(STATUS_INPUT, "%s has no `model`; make one with -m 'MODULE(...)'", d->o->file);
+    message_error(STATUS_INPUT, "%s has no `model`; make one with -m 'MODULE(...)'", d->o->file);
     return NULL;
 }
 

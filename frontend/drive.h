@@ -3,6 +3,7 @@
 #define TENON_DRIVE_H
 
 #include "frontend/compile.h"
+#include "frontend/message.h"
 #include "frontend/options.h"
 
 enum { STATUS_DONE, STATUS_INPUT, STATUS_USAGE, STATUS_MACHINE };
@@ -28,8 +29,6 @@ int drive_test(Drive *d);
 
 /** Messages so far to standard error. STATUS_INPUT if one is an error, else STATUS_DONE. */
 int drive_messages(Drive *d);
-/** Prints "tenon: error: ..." and returns `status`. */
-int drive_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
 int drive_front(Drive *d);
 /** The program of the model that -run and -train take: the first of the file. NULL after a message. */

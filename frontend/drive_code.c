@@ -52,7 +52,7 @@ static int write_depend(Drive *d, const OutputResult *r)
     if (!path)
         path = arena_printf(d->a, "%s.d", without_extension(d->a, r->files.at[0]));
     const char *bad = codegen_write_file(d->a, path, sb_text(&out), out.n);
-    return bad ? drive_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
+    return bad ? message_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
 }
 
 /* --- files ------------------------------------------------------------------------------------------ */
@@ -80,7 +80,7 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
     const OutputResult r = codegen_write(d->a, &out);
     compile_time(d->c, "print and write", from);
     if (r.status)
-        return drive_error(r.status, "%s", r.message);
+        return message_error(r.status, "%s", r.message);
     for (uint32_t i = 0; i < r.files.n; i++) {
         vec_push(d->a, &all->files, r.files.at[i]);
         if (o->verbose)
@@ -99,7 +99,7 @@ static int link_executable(Drive *d, Program *p)
         return STATUS_INPUT;
     const char *lib = place_library(d->a, "libtenon_run.a");
     if (!lib)
-        return drive_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
+        return message_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
     StrBuf text = {.a = d->a};
     codegen_c(cpu, false, &text);
     sb_printf(&text,
@@ -110,7 +110,7 @@ static int link_executable(Drive *d, Program *p)
     const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
     const char *bad = codegen_write_file(d->a, source, sb_text(&text), text.n);
     if (bad)
-        return drive_error(STATUS_INPUT, "%s", bad);
+        return message_error(STATUS_INPUT, "%s", bad);
     const char *args[] = {"-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno",
                           "-fno-trapping-math", "-march=native", "-o", made, source, lib, "-lzip",
                           "-lcjson", "-lm", "-lpthread", "-ldl", NULL};
@@ -118,9 +118,9 @@ static int link_executable(Drive *d, Program *p)
     int status = codegen_cc(d->a, args, &log);
     unlink(source);
     if (status)
-        drive_error(status, "the C compiler failed:\n%s", log);
+        message_error(status, "the C compiler failed:\n%s", log);
     else if (rename(made, exe))
-        status = drive_error(STATUS_INPUT, "cannot write %s", exe);
+        status = message_error(STATUS_INPUT, "cannot write %s", exe);
     if (status)
         unlink(made);
     return status;
@@ -139,7 +139,7 @@ int drive_code(Drive *d)
     if (d->o->mode == MODE_executable)
         return link_executable(d, d->c->models.models.at[0]);
     if (n > 1 && d->o->output && d->o->mode != MODE_source)
-        return drive_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
+        return message_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
                            d->o->file, n);
     OutputResult all = {0};
     for (uint32_t i = 0; i < n && !status; i++)
@@ -169,7 +169,7 @@ static int load(Drive *d, const tn_model_desc **desc)
     const LoadedModel m = codegen_load(d->a, cpu, d->o->level);
     compile_time(d->c, m.cached ? "load from the cache" : "C compiler and load", from);
     if (m.status)
-        return drive_error(m.status, "%s", m.message);
+        return message_error(m.status, "%s", m.message);
     *desc = m.desc;
     return STATUS_DONE;
 }

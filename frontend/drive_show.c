@@ -14,11 +14,11 @@ static int put(Drive *d, const StrBuf *text)
     }
     FILE *f = fopen(d->o->output, "wb");
     if (!f)
-        return drive_error(STATUS_INPUT, "cannot write %s", d->o->output);
+        return message_error(STATUS_INPUT, "cannot write %s", d->o->output);
     const bool ok = fwrite(sb_text(text), 1, text->n, f) == text->n;
     if (fclose(f) || !ok) {
         remove(d->o->output);
-        return drive_error(STATUS_INPUT, "cannot write %s", d->o->output);
+        return message_error(STATUS_INPUT, "cannot write %s", d->o->output);
     }
     return STATUS_DONE;
 }
@@ -186,7 +186,7 @@ int drive_report(Drive *d)
         char *end = NULL;
         const long long v = eq ? strtoll(eq + 1, &end, 10) : -1;
         if (!eq || !*(eq + 1) || *end || v < 0)
-            return drive_error(STATUS_USAGE, "'%s': expected SIZE=NUMBER", text);
+            return message_error(STATUS_USAGE, "'%s': expected SIZE=NUMBER", text);
         sizes[i] = (ReportSize){arena_strndup(d->a, text, (size_t)(eq - text)), v};
     }
     StrBuf out = {.a = d->a};

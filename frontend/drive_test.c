@@ -105,13 +105,13 @@ static int test_model(Drive *d, Program *p, int *passed, int *failed)
         return STATUS_INPUT;
     const LoadedModel loaded = codegen_load(d->a, cpu, d->o->level);
     if (loaded.status)
-        return drive_error(loaded.status, "%s", loaded.message);
+        return message_error(loaded.status, "%s", loaded.message);
     Tests t = {.d = d, .p = p, .desc = loaded.desc};
     const tn_context_options co = {.size = sizeof co, .threads = d->o->threads};
     const tn_model_options mo = {.size = sizeof mo, .seed = d->o->seed};
     int status = STATUS_DONE;
     if (tn_context_create(&co, &t.ctx) || tn_model_create(t.ctx, t.desc, &mo, &t.m))
-        status = drive_error(STATUS_INPUT, "%s", tn_last_error());
+        status = message_error(STATUS_INPUT, "%s", tn_last_error());
     else
         run_tests(&t);
     tn_model_destroy(t.m);
@@ -131,7 +131,7 @@ int drive_test(Drive *d)
         return status;
     }
     if (passed + failed == 0)
-        return drive_error(STATUS_INPUT, "%s has no tests", d->o->file);
+        return message_error(STATUS_INPUT, "%s has no tests", d->o->file);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? STATUS_INPUT : STATUS_DONE;
 }

@@ -19,7 +19,7 @@ static int explain(const char *code)
             printf("%s: %s\n", rows[i].code, rows[i].text);
             return STATUS_DONE;
         }
-    return drive_error(STATUS_USAGE, "there is no message '%s'", code);
+    return message_error(STATUS_USAGE, "there is no message '%s'", code);
 }
 
 static int run(Arena *a, int argc, char **argv)
@@ -27,7 +27,7 @@ static int run(Arena *a, int argc, char **argv)
     Options o = {0};
     StrBuf message = {.a = a};
     if (!options_parse(a, argc, argv, &o, &message))
-        return drive_error(STATUS_USAGE, "%s", sb_text(&message));
+        return message_error(STATUS_USAGE, "%s", sb_text(&message));
     if (o.mode == MODE_help) {
         StrBuf help = {.a = a};
         options_help(&help);

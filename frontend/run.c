@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "frontend/run.h"
 
+#include "frontend/message.h"
 #include "frontend/values.h"
 #include "ir/base/strbuf.h"
 #include "runtime/dtype.h"
@@ -22,17 +23,7 @@ typedef struct {
     Arrays *in, *out; /* what is passed; what comes out */
 } Run;
 
-static int fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int fail(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fputs("tenon: error: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-    va_end(ap);
-    return 1;
-}
+#define fail(...) message_error(1, __VA_ARGS__)
 
 /* --- choosing a program -------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
  * an uninterrupted one. SPDX-License-Identifier: MIT */
 #include "frontend/train.h"
 
+#include "frontend/message.h"
 #include "frontend/train_internal.h"
 #include "ir/base/vec.h"
 
@@ -29,9 +30,7 @@ int train_error(Trainer *t, const char *fmt, ...)
     va_start(ap, fmt);
     if (t->bar)
         fputs("\r\033[K", stderr);
-    fputs("tenon: error: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    message_verror(1, fmt, ap);
     va_end(ap);
     return 1;
 }
@@ -45,20 +44,12 @@ static double seconds(void)
 
 /* --- order of the examples ------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t *s) /* splitmix64 (Steele, Lea, Flood 2014) */
-{
-    uint64_t z = *s += 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-
 static uint64_t below(uint64_t *s, uint64_t n) /* uniform, by rejection */
 {
     const uint64_t limit = UINT64_MAX - UINT64_MAX % n;
     uint64_t x;
     do
-        x = mix(s);
+        x = random_next(s);
     while (x >= limit);
     return x % n;
 }

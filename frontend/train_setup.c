@@ -3,7 +3,7 @@
 #include "frontend/train_internal.h"
 
 #include "ir/base/strbuf.h"
-#include "runtime/dtype.h"
+#include "runtime/rt.h"
 #include "runtime/state_files.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const char *axis_symbol(const tn_program *p, int arg, int axis)
     const tn_buffer *b = &p->buffers[p->args[arg].buffer];
     if (axis >= b->rank)
         return NULL;
-    const int64_t *c = p->code + p->dim_code[p->lists[b->shape + axis]];
-    return c[0] == TN_D_SYM && c[2] == TN_D_END ? p->symbols[c[1]].name : NULL;
+    const int symbol = tn__lone_symbol(p, p->lists[b->shape + axis]);
+    return symbol >= 0 ? p->symbols[symbol].name : NULL;
 }
 
 static const char *expected_text(Arena *a, const tn_program *p, int arg)

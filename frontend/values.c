@@ -10,13 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The symbol that size `dim` is, alone; or -1. */
-static int lone_symbol(const tn_program *p, int dim)
-{
-    const int64_t *c = p->code + p->dim_code[dim];
-    return c[0] == TN_D_SYM && c[2] == TN_D_END ? (int)c[1] : -1;
-}
-
 static const tn_buffer *buffer_of(const Sizes *s, int arg)
 {
     return &s->p->buffers[s->p->args[arg].buffer];
@@ -82,7 +75,7 @@ static const char *take_file(Sizes *s, Arrays *in, int arg, const char *spec)
                             tensor_text(s->a, t), name, s->p->name, tn__dtype_name(b->dtype),
                             b->rank);
     for (int i = 0; i < b->rank; i++) {
-        const int symbol = lone_symbol(s->p, s->p->lists[b->shape + i]);
+        const int symbol = tn__lone_symbol(s->p, s->p->lists[b->shape + i]);
         if (symbol >= 0 && (bad = bind(s, symbol, t->shape[i], spec)))
             return bad;
     }
@@ -123,17 +116,9 @@ const char *sizes_operand(Sizes *s, Arrays *in, const char *text)
     return NULL;
 }
 
-static uint64_t mix(uint64_t *s) /* splitmix64 */
-{
-    uint64_t z = *s += 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-
 static double normal(uint64_t *s)
 {
-    const double u = ((double)(mix(s) >> 11) + 1) * 0x1p-53, v = (double)(mix(s) >> 11) * 0x1p-53;
+    const double u = ((double)(random_next(s) >> 11) + 1) * 0x1p-53, v = (double)(random_next(s) >> 11) * 0x1p-53;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
@@ -188,7 +173,7 @@ const char *sizes_argument(Sizes *s, Arrays *in, int i, uint64_t seed, const DLT
     }
     int64_t shape[TN_MAX_RANK];
     for (int k = 0; k < b->rank; k++) {
-        const int symbol = lone_symbol(s->p, s->p->lists[b->shape + k]);
+        const int symbol = tn__lone_symbol(s->p, s->p->lists[b->shape + k]);
         if (symbol >= 0 && !s->known[symbol])
             return arena_printf(s->a, "the size %s of '%s' is not known: give %s=N",
                                 s->p->symbols[symbol].name, name, s->p->symbols[symbol].name);

@@ -72,13 +72,6 @@ static tn_status check_kind(const tn_program *p, const tn_arg *a, const DLTensor
     return TN_OK;
 }
 
-/* Number of the symbol if size `dim` is a symbol alone, else -1. */
-static int lone_symbol(const tn_program *p, int dim)
-{
-    const int64_t *c = p->code + p->dim_code[dim];
-    return c[0] == TN_D_SYM && c[2] == TN_D_END ? (int)c[1] : -1;
-}
-
 static tn_status set_symbol(const tn_program *p, int s, int64_t value, const char *arg, int axis,
                             int64_t *symbols, uint8_t *bound)
 {
@@ -134,7 +127,7 @@ static tn_status bind_lone(const tn_program *p, const DLTensor *const *args, int
             continue;
         const tn_buffer *b = &p->buffers[a->buffer];
         for (int k = 0; k < b->rank; k++) {
-            const int s = lone_symbol(p, p->lists[b->shape + k]);
+            const int s = tn__lone_symbol(p, p->lists[b->shape + k]);
             if (s >= 0 && !a->is_result) {
                 const tn_status e = set_symbol(p, s, t->shape[k], a->name, k, symbols, bound);
                 if (e)

@@ -66,6 +66,12 @@ bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const in
     return n == 1;
 }
 
+int tn__lone_symbol(const tn_program *p, int dim)
+{
+    const int64_t *c = p->code + p->dim_code[dim];
+    return c[0] == TN_D_SYM && c[2] == TN_D_END ? (int)c[1] : -1;
+}
+
 static bool guard_holds(const tn_program *p, const tn_guard *g, const tn__plan *plan)
 {
     const int64_t *d = plan->dims;

@@ -82,6 +82,9 @@ void tn__plan_free(tn__plan *p);
 bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const int64_t *dims,
                   int64_t *out);
 
+/** The symbol that size number `dim` is, alone; or -1. */
+int tn__lone_symbol(const tn_program *p, int dim);
+
 /* executor.c */
 tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args, int64_t *symbols,
                    uint8_t *bound);
