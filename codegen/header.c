@@ -22,7 +22,7 @@ static const char *arg_text(const HostModel *m, const HostProgram *h, uint32_t i
 {
     const HostArg *arg = &h->args.at[i];
     const Buffer *b = &h->buffers.at[arg->buf];
-    return arena_printf(a, "%s: %s%s%s%s", sym_text(m->p->cx->names, arg->name),
+    return arena_printf(a, "%s: %s%s%s%s", entry_arg_name(a, m, h, i),
                         dtype_name(b->dtype), shape_text(m->p, a, b->shape, b->rank),
                         arg->optional ? " (may be NULL)" : "",
                         arg->inout && i < h->nargs ? " (updated in place)" : "");

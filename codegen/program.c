@@ -191,6 +191,7 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
 {
     const char *model = model_prefix(out->a, m);
     SizeCode code = {.lines = {.n = 0}};
+    StrBuf elements = {.a = out->a};
     Emit e = {out, 0};
     print_kernels(m, kernels, out);
     emit_line(&e, "/* --- state --- */");
@@ -202,13 +203,12 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
     for (uint32_t i = 0; i < m->programs.n; i++) {
         emit_line(&e, "/* --- %s --- */", sym_text(m->p->cx->names, m->programs.at[i]->name));
         emit_line(&e, "%s", "");
-        program_table(m, m->programs.at[i], &code, out);
+        program_table(m, m->programs.at[i], &code, out, &elements);
     }
     program_size_code(&code, out);
     if (m->programs.n) {
         emit_line(&e, "static const tn_program programs[] = {");
-        for (uint32_t i = 0; i < m->programs.n; i++)
-            program_initialiser(m, m->programs.at[i], &code, out);
+        sb_puts(out, sb_text(&elements));
         emit_line(&e, "};");
         emit_line(&e, "%s", "");
     }
@@ -261,7 +261,7 @@ static bool is_updated(const HostProgram *h, uint32_t result)
 
 /* The backward call of a method that updates h in place takes d_h, of the new h, and gives d_h_out, of
  * the old one. */
-static const char *arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i)
+const char *entry_arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i)
 {
     const char *name = clean_name(a, m, h->args.at[i].name);
     for (uint32_t k = 0; i >= h->nargs && k < h->nargs; k++)
@@ -283,7 +283,7 @@ const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h)
         if (result && is_updated(h, i))
             continue;
         sb_printf(&out, ", %sDLTensor *%s", result || h->args.at[i].inout ? "" : "const ",
-                  arg_name(a, m, h, i));
+                  entry_arg_name(a, m, h, i));
     }
     if (h->graph->kind == GRAPH_FORWARD_TRAIN)
         sb_puts(&out, ", tn_tape **tape");
@@ -297,7 +297,7 @@ static void print_entry(const HostModel *m, uint32_t program, StrBuf *out)
     Emit e = {out, 0};
     StrBuf args = {.a = out->a};
     for (uint32_t i = 0; i < h->args.n; i++)
-        sb_printf(&args, "%s%s", i ? ", " : "", arg_name(out->a, m, h, i));
+        sb_printf(&args, "%s%s", i ? ", " : "", entry_arg_name(out->a, m, h, i));
     emit_line(&e, "%s", entry_prototype(out->a, m, h));
     emit_open(&e, "{");
     if (h->args.n)

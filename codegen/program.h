@@ -28,14 +28,16 @@ typedef struct {
     VEC(const char *) comments; /* "B" */
 } SizeCode;
 
-/* One program's tables, and its element of the table of programs (program_tables.c); both add to the
+/* One program's tables, and its element of the table of programs (program_tables.c). Adds to the
  * code of sizes, which is printed behind the tables. */
-void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out);
-void program_initialiser(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out);
+void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out,
+                   StrBuf *element);
 void program_size_code(const SizeCode *code, StrBuf *out);
 
 /** Whether callers see the program as a function; init and tests they do not. */
 bool program_is_entry(const HostProgram *h);
+/** The C parameter of argument or result `i`. */
+const char *entry_arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i);
 /** "tn_status lltm_forward(lltm *m, tn_stream *s, const DLTensor *x, DLTensor *y)", unbroken. */
 const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h);
 

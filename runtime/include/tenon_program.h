@@ -73,17 +73,20 @@ typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t
         (void)hi;                                                                                  \
         name(__VA_ARGS__);                                                                         \
     }
+#if defined __GNUC__
+#define TN_SMALL __attribute__((cold))
+#else
+#define TN_SMALL
+#endif
+#define TN_CALL_ONCE(name, ...) TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)
 #if defined __x86_64__ && defined __GNUC__ && !defined TN_ONE_TARGET
 #define TN_FAST __attribute__((target("avx2,fma,bmi,bmi2")))
-#define TN_SMALL __attribute__((cold))
 #define TN_CALL(name, ...)                                                                         \
     TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)                                           \
     TN_CALL_AS(TN_FAST, name##_fast, name, __VA_ARGS__)
-#define TN_CALL_ONCE(name, ...) TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)
 #define TN_CPU(name) .cpu = name##_call, .fast = name##_fast
 #else
 #define TN_CALL(name, ...) TN_CALL_AS(, name##_call, name, __VA_ARGS__)
-#define TN_CALL_ONCE(name, ...) TN_CALL(name, __VA_ARGS__)
 #define TN_CPU(name) .cpu = name##_call
 #endif
 

@@ -243,6 +243,20 @@ static void test_damaged(void **state)
     expect_cached(true);
 }
 
+static void test_no_cache(void **state)
+{
+    (void)state;
+    Tiny t = tiny_make();
+    setenv("TENON_CACHE", "/dev/null/cache", 1); /* cannot be made */
+    LoadedModel m = codegen_load(t.cx->perm, t.m, 1);
+    setenv("TENON_CACHE", cache, 1);
+    if (m.status)
+        fail_msg("%s", m.message);
+    assert_false(m.cached);
+    run_model(m.desc);
+    ctx_destroy(t.cx);
+}
+
 static void test_no_compiler(void **state)
 {
     (void)state;
@@ -319,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_no_cache),
         cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_files),
     };
