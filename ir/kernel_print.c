@@ -456,7 +456,7 @@ void kernel_print(const Program *p, const Kernel *k, StrBuf *out)
 
 const char *kernel_structure(const Program *p, const Kernel *k)
 {
-    StrBuf out = {.a = p->cx->perm};
+    StrBuf out = {.a = p->cx->scratch};
     print_kernel(p, k, true, &out);
     return sb_text(&out);
 }

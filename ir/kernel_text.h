@@ -12,7 +12,7 @@ extern const char *const kernel_random_names[3]; /* by RANDOM_... */
 extern const char *const kernel_guard_names[8];  /* by GuardKind */
 
 /** The kernel's text without the names of the model: kernels with equal text do the same work, and
- * one serves for all, with pointers as parameters. Allocated in `perm`. */
+ * one serves for all, with pointers as parameters. Allocated in `scratch`. */
 const char *kernel_structure(const Program *p, const Kernel *k);
 
 #endif

@@ -24,6 +24,7 @@ bool loc_is_row_major(DimTable *t, const Loc *loc);
 
 /* Kernels of the model so far, by structure: equal groups share one. */
 typedef struct {
+    uint64_t hash;
     const char *text;
     uint32_t kernel;
 } KnownKernel;
@@ -87,17 +88,15 @@ typedef struct {
 typedef struct {
     Lower *l;
     Kernel *k;
+    ArenaMark mark; /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
     VEC(Sym) taken;     /* names in the kernel */
     uint32_t *acc_of;   /* by node: accumulator + 1 of a reduce */
-    uint32_t *keep_of;  /* by node: kept value + 1, of result 0 */
-    Dim keep_index;
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;
     uint32_t nmemo, memo_size;
     VEC(Site) sites;    /* lines of the model */
-    uint32_t phase;     /* rows: reductions of earlier phases are known */
 } KBuild;
 
 KBuild *kbuild_begin(Lower *l, Sym name, KClass class);

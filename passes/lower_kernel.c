@@ -20,7 +20,7 @@ static bool is_taken(const KBuild *b, Sym name)
 {
     const char *text = sym_text(b->l->p->cx->names, name);
     for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
-        if (strcmp(text, reserved[i]) == 0)
+        if (text[0] == reserved[i][0] && strcmp(text, reserved[i]) == 0)
             return true;
     for (uint32_t i = 0; i < b->taken.n; i++)
         if (sym_eq(b->taken.at[i], name))
@@ -66,8 +66,8 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
     KBuild *b = arena_new(l->a, KBuild);
     b->l = l;
     b->k = kernel_create(l->p, name, class);
-    b->acc_of = arena_array(l->a, uint32_t, l->g->nodes.n);
-    b->keep_of = arena_array(l->a, uint32_t, l->g->nodes.n);
+    b->mark = arena_mark(l->p->cx->scratch);
+    b->acc_of = arena_array(l->p->cx->scratch, uint32_t, l->g->nodes.n);
     for (uint32_t i = 1; i <= dim_nsymbols(l->t); i++) {
         const SymbolInfo *s = dim_symbol(l->t, (Symbol){i});
         if (s->kind == SYM_SIZE)
@@ -191,13 +191,14 @@ static uint32_t register_kernel(KBuild *b)
 {
     Lower *l = b->l;
     const char *text = kernel_structure(l->p, b->k);
+    uint64_t hash = hash_bytes(HASH_START, text, strlen(text));
     for (uint32_t i = 0; i < l->lm->known.n; i++)
-        if (strcmp(l->lm->known.at[i].text, text) == 0)
+        if (l->lm->known.at[i].hash == hash && strcmp(l->lm->known.at[i].text, text) == 0)
             return l->lm->known.at[i].kernel;
     b->k->name = unique_kernel_name(l, b->k->name);
     vec_push(l->a, &l->m->kernels, b->k);
     uint32_t number = l->m->kernels.n - 1;
-    vec_push(l->a, &l->lm->known, ((KnownKernel){text, number}));
+    vec_push(l->a, &l->lm->known, ((KnownKernel){hash, arena_strdup(l->a, text), number}));
     return number;
 }
 
@@ -235,6 +236,7 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     for (uint32_t i = 0; i < n; i++)
         vec_push(l->a, &s->ints, dim_of(l->t, sizes[i]));
     s->cells = kernel_cells(l->p, b->k);
+    arena_reset(l->p->cx->scratch, b->mark);
     s->when = cells_guard(l, s->cells);
     return s;
 }

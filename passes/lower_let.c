@@ -337,7 +337,7 @@ static void place_block(Lets *w, KBlock *block)
         place_inside(w, &block->at[0]); /* nothing stands outside the grid */
         return;
     }
-    Arena *a = w->b->l->a;
+    Arena *a = w->b->l->p->cx->scratch;
     uint64_t accs = w->accs_in;
     for (uint32_t i = 0; i < block->n; i++)
         if (block->at[i].kind == KS_TOTAL)
@@ -357,7 +357,7 @@ static void place_block(Lets *w, KBlock *block)
         for (uint32_t j = 0; j < n; j++)
             if (places[j].first == i)
                 add_let(w, &out, &places[j]);
-        vec_push(a, &out, block->at[i]);
+        vec_push(w->b->l->a, &out, block->at[i]);
         place_inside(w, &vec_last(&out));
     }
     *block = out;
@@ -370,7 +370,7 @@ static void place_block(Lets *w, KBlock *block)
 
 void kernel_lets(KBuild *b)
 {
-    Arena *a = b->l->a;
+    Arena *a = b->l->p->cx->scratch;
     Lets w = {.b = b, .k = b->k};
     find_axes(&w, &b->k->body);
     CHECK(w.axes.n <= 64 && b->k->accs.n <= 64 && b->k->keeps.n <= 64 && b->loaded.n <= 64);
