@@ -276,7 +276,7 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
     f->kind[id] = NODE_REAL;
     prepare_operand(f, n->in[0]);
     prepare_operand(f, n->in[1]);
-    for (int turn = 0; turn < 3; turn++) {
+    for (int turn = 0; turn < 4; turn++) {
         Strided a, b, c = own_storage(f, id);
         FuseGemm gemm;
         if (in_pieces(f, n->in[0]) || in_pieces(f, n->in[1]))
@@ -288,7 +288,7 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
             return;
         /* a contiguous copy may do: of the operand whose contracted axes are apart */
         bool apart = !contracted_join(f, node_attr(n, ATTR_contract_a), &a, ae);
-        store(f, n->in[turn == 0 ? !apart : apart]);
+        store(f, n->in[turn < 2 ? !apart : apart]);
     }
     diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
                 "a contraction over axes that do not lie side by side is not supported yet");

@@ -1,5 +1,6 @@
 #!/bin/bash
-# golden.sh: each FOLDER/NAME.tir behind pass FOLDER is compared with FOLDER/NAME.expect.
+# golden.sh: each FOLDER/NAME.tir behind pass FOLDER is compared with FOLDER/NAME.expect. A line
+# `; options: ...` in the file gives options of pass_tool.
 #   tests/passes/golden.sh PASS_TOOL [--bless]
 # SPDX-License-Identifier: MIT
 set -u
@@ -9,7 +10,8 @@ cd "$(dirname "$0")" || exit 2
 right=0 wrong=0
 for file in */*.tir; do
     want=${file%.tir}.expect
-    got=$("$tool" "$(dirname "$file")" "$file" 2>&1)$'\n'"exit status $?"
+    read -r -a options < <(sed -n 's/^; options: //p' "$file")
+    got=$("$tool" "${options[@]}" "$(dirname "$file")" "$file" 2>&1)$'\n'"exit status $?"
     if [ "$bless" = --bless ]; then
         printf '%s\n' "$got" >"$want"
     elif diff -u "$want" - <<<"$got"; then
