@@ -366,8 +366,9 @@ static bool assume_remainder(DimTable *t, Dim d)
             !dim_is_const(t, x.factors[0].atom.b, &c) ||
             !dim_is_symbol(t, x.factors[0].atom.a, &s) || (s.id & HIDDEN))
             continue;
-        const Dim mod = dim_sub(t, dim_of(t, s), dim_mul(t, dim_const(t, c), dim_of_term(t,
-                                   (Term){1, x.factors, x.n})));
+        const Dim mod =
+            dim_sub(t, dim_of(t, s),
+                    dim_mul(t, dim_const(t, c), dim_of_term(t, (Term){1, x.factors, x.n})));
         const Dim left = x.coefficient == -c ? dim_sub(t, d, mod) : dim_add(t, d, mod);
         if ((x.coefficient != c && x.coefficient != -c) || !dim_is_const(t, left, &r))
             continue;
@@ -397,8 +398,8 @@ static Symbol replaceable(const DimTable *t, Dim d, Dim prefer, int64_t *sign)
             (x->coefficient != 1 && x->coefficient != -1))
             continue;
         const Symbol s = x->factors[0].atom.symbol;
-        const Dim rest = dim_add_scaled((DimTable *)t, d, dim_of((DimTable *)t, s),
-                                        -x->coefficient);
+        const Dim rest =
+            dim_add_scaled((DimTable *)t, d, dim_of((DimTable *)t, s), -x->coefficient);
         if (t->symbols.at[s.id].kind != SYM_SIZE || dim_mentions(t, rest, s))
             continue;
         const bool better = prefer.id && dim_mentions(t, prefer, s);
@@ -443,8 +444,11 @@ bool dim_assume_equal(DimTable *t, Dim a, Dim b)
     if (dim_equal(t, a, b) == NO)
         return false;
     int64_t sign = 1;
-    const Symbol s = replaceable(t, d, dim_is_symbol(t, a, NULL) ? a
-                                       : dim_is_symbol(t, b, NULL) ? b : (Dim){0}, &sign);
+    const Symbol s = replaceable(t, d,
+                                 dim_is_symbol(t, a, NULL)   ? a
+                                 : dim_is_symbol(t, b, NULL) ? b
+                                                             : (Dim){0},
+                                 &sign);
     if (!s.id)
         return false;
     const Dim rest = dim_add_scaled(t, d, dim_of(t, s), -sign);

@@ -13,8 +13,8 @@ typedef struct {
 typedef struct {
     const Term *terms; /* sorted, coefficients != 0 */
     uint32_t n;
-    uint64_t symbols;  /* bit id % 64 of every symbol inside, atoms included */
-    uint32_t kinds;    /* bit 1 << SymbolKind */
+    uint64_t symbols; /* bit id % 64 of every symbol inside, atoms included */
+    uint32_t kinds;   /* bit 1 << SymbolKind */
 } Poly;
 
 struct DimTable {
@@ -44,6 +44,12 @@ typedef struct {
 static inline const Poly *poly(const DimTable *t, Dim d)
 {
     return &t->polys.at[d.id];
+}
+
+static inline int64_t floor_div(int64_t a, int64_t b)
+{
+    const int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
 void termbuf_init(TermBuf *b);

@@ -73,16 +73,15 @@ static bool as_mod(DimTable *t, Dim d, Dim *rest, Dim *u, Dim *a, Dim *b)
             const Factor f = p.terms[i].factors[k];
             if (f.atom.kind != ATOM_FLOORDIV || f.power != 1)
                 continue;
-            const Dim factor = dim_exact_div(t, dim_of_term(t, p.terms[i]),
-                                             dim_of_atom(t, f.atom));
+            const Dim factor = dim_exact_div(t, dim_of_term(t, p.terms[i]), dim_of_atom(t, f.atom));
             Dim q = dim_exact_div(t, factor, f.atom.b);
             if (!q.id)
                 continue;
             *u = dim_sub(t, dim_const(t, 0), q);
             *a = f.atom.a;
             *b = f.atom.b;
-            const Dim mod = dim_add(t, *a, dim_mul(t, dim_sub(t, dim_const(t, 0), *b),
-                                                   dim_of_atom(t, f.atom)));
+            const Dim mod =
+                dim_add(t, *a, dim_mul(t, dim_sub(t, dim_const(t, 0), *b), dim_of_atom(t, f.atom)));
             *rest = dim_sub(t, d, dim_mul(t, *u, mod));
             if (poly(t, *rest)->n + poly(t, *a)->n + 1 == p.n)
                 return true;
@@ -135,10 +134,10 @@ static void print(DimTable *t, Dim d, int prec, StrBuf *out)
         return;
     }
     const Term *x = &p.terms[0];
-    const bool atomic = p.n == 1 && x->coefficient >= 0 &&
-                        (x->n == 0 || (x->n == 1 && x->coefficient == 1 &&
-                                       x->factors[0].power == 1 &&
-                                       x->factors[0].atom.kind != ATOM_FLOORDIV));
+    const bool atomic =
+        p.n == 1 && x->coefficient >= 0 &&
+        (x->n == 0 || (x->n == 1 && x->coefficient == 1 && x->factors[0].power == 1 &&
+                       x->factors[0].atom.kind != ATOM_FLOORDIV));
     const bool product = p.n == 1 && x->coefficient >= 0 &&
                          !(x->n == 1 && x->coefficient == 1 && x->factors[0].power == 1 &&
                            x->factors[0].atom.kind == ATOM_FLOORDIV);
@@ -289,8 +288,7 @@ static Dim parse_sum(Parser *q)
 }
 
 const char *dim_parse(DimTable *t, const char *text, const char **end,
-                      Symbol (*lookup)(void *ctx, const char *name, size_t n), void *ctx,
-                      Dim *out)
+                      Symbol (*lookup)(void *ctx, const char *name, size_t n), void *ctx, Dim *out)
 {
     Parser q = {.t = t, .p = text, .lookup = lookup, .ctx = ctx};
     *out = parse_sum(&q);

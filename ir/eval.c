@@ -78,8 +78,7 @@ static void check_stretch(EvalNode *q, const EvalTensor *x)
     for (uint32_t i = 0; i < x->rank; i++)
         if (x->shape[i] != 1 && x->shape[i] != q->out->shape[q->out->rank - x->rank + i])
             eval_fail(q, "%s: the sizes %lld and %lld differ", op_name(q->n->op),
-                      (long long)x->shape[i],
-                      (long long)q->out->shape[q->out->rank - x->rank + i]);
+                      (long long)x->shape[i], (long long)q->out->shape[q->out->rank - x->rank + i]);
 }
 
 static void eval_pointwise(EvalNode *q)
@@ -164,8 +163,8 @@ void eval_random(EvalNode *q)
         else if (mode == RANDOM_UNIFORM)
             q->out->at[k].f = (double)(word >> 8) * 0x1p-24;
         else
-            q->out->at[k].f = dtype_round(DT_f32, eval_normal(w[k % 4 / 2 * 2],
-                                                              w[k % 4 / 2 * 2 + 1], k % 2 != 0));
+            q->out->at[k].f = dtype_round(
+                DT_f32, eval_normal(w[k % 4 / 2 * 2], w[k % 4 / 2 * 2 + 1], k % 2 != 0));
     }
 }
 
@@ -209,8 +208,7 @@ static void eval_effect(EvalNode *q)
         show(q);
     for (int64_t k = 0; q->n->op == OP_check && k < x->n && !q->e->failed; k++)
         if (!x->at[k].i)
-            q->e->failed = sym_text(q->e->p->cx->names,
-                                    (Sym){(uint32_t)node_int(q->n, ATTR_text)});
+            q->e->failed = sym_text(q->e->p->cx->names, (Sym){(uint32_t)node_int(q->n, ATTR_text)});
 }
 
 /* --- leaves ----------------------------------------------------------------------------------- */
@@ -294,8 +292,9 @@ static const char *check_input(Eval *e, const Graph *g, uint32_t i)
     bool same = x->dtype == want.dtype && x->rank == want.rank && want.n >= 0;
     for (uint32_t k = 0; same && k < want.rank; k++)
         same = x->shape[k] == want.shape[k];
-    return same ? NULL : arena_printf(e->a, "input %s does not have its type",
-                                      sym_text(e->p->cx->names, g->params.at[i].name));
+    return same ? NULL
+                : arena_printf(e->a, "input %s does not have its type",
+                               sym_text(e->p->cx->names, g->params.at[i].name));
 }
 
 static const char *eval_node(Eval *e, const Graph *g, uint32_t id, EvalTensor **values)
@@ -336,9 +335,8 @@ const char *eval_graph(Eval *e, const Graph *g)
         values[g->params.at[i].val.node] = x;
     }
     for (uint32_t id = 1; id < g->nodes.n; id++) {
-        const char *error = live[id] && g->nodes.at[id].op != OP_input
-                                ? eval_node(e, g, id, values)
-                                : NULL;
+        const char *error =
+            live[id] && g->nodes.at[id].op != OP_input ? eval_node(e, g, id, values) : NULL;
         if (error)
             return error;
     }

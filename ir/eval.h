@@ -26,7 +26,7 @@ typedef struct {
 } EvalTensor;
 
 typedef struct {
-    Arena *a;                 /* everything new is allocated here */
+    Arena *a; /* everything new is allocated here */
     const Program *p;
     const int64_t *sizes;     /* of symbol s: sizes[s.id] */
     const EvalTensor *inputs; /* one a parameter of the graph */

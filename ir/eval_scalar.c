@@ -13,7 +13,8 @@ __extension__ typedef __int128 Wide;
 
 #define MAX_FINITE DBL_MAX
 
-/* --- helpers of the float rows: as torch's floor_divide and remainder ---------------------------- */
+/* --- helpers of the float rows: as torch's floor_divide and remainder ----------------------------
+ */
 
 static double floormod_f(double a, double b)
 {
@@ -35,7 +36,8 @@ static double floordiv_f(double a, double b)
     return q - f > 0.5 ? f + 1 : f;
 }
 
-/* --- helpers of the integer rows ----------------------------------------------------------------- */
+/* --- helpers of the integer rows -----------------------------------------------------------------
+ */
 
 static Wide floordiv_i(Wide a, Wide b)
 {
@@ -61,17 +63,18 @@ static Wide shr_i(Wide a, Wide b, int bits)
     return a >> (int)b;
 }
 
-/* --- the rows ------------------------------------------------------------------------------------ */
+/* --- the rows ------------------------------------------------------------------------------------
+ */
 
 /* Rows whose domain lacks a kind of type are not compiled for it. */
-#define FLOAT_ROW_FLOAT(e) (double)(e)
+#define FLOAT_ROW_FLOAT(e)  (double)(e)
 #define FLOAT_ROW_NUMBER(e) (double)(e)
-#define FLOAT_ROW_ANY(e) (double)(e)
-#define FLOAT_ROW_BITS(e) NAN
-#define INT_ROW_FLOAT(e) 0
-#define INT_ROW_NUMBER(e) (Wide)(e)
-#define INT_ROW_ANY(e) (Wide)(e)
-#define INT_ROW_BITS(e) (Wide)(e)
+#define FLOAT_ROW_ANY(e)    (double)(e)
+#define FLOAT_ROW_BITS(e)   NAN
+#define INT_ROW_FLOAT(e)    0
+#define INT_ROW_NUMBER(e)   (Wide)(e)
+#define INT_ROW_ANY(e)      (Wide)(e)
+#define INT_ROW_BITS(e)     (Wide)(e)
 
 #define floordiv floordiv_f
 #define floormod floormod_f
@@ -93,9 +96,9 @@ static double float_row(Op op, double a, double b, double c)
 #undef floordiv
 #undef floormod
 
-#define floordiv floordiv_i
-#define floormod floormod_i
-#define fabs(x) ((x) < 0 ? -(x) : (x))
+#define floordiv  floordiv_i
+#define floormod  floormod_i
+#define fabs(x)   ((x) < 0 ? -(x) : (x))
 #define bitnot(x) (t == DT_bool ? (x) == 0 : ~(x))
 #define shl(x, y) shl_i(x, y, bits)
 #define shr(x, y) shr_i(x, y, bits)
@@ -202,7 +205,8 @@ ScalarValue eval_cast(DType from, DType to, ScalarValue x)
     return r;
 }
 
-/* --- bits ---------------------------------------------------------------------------------------- */
+/* --- bits ----------------------------------------------------------------------------------------
+ */
 
 static uint64_t half_bits(double x)
 {

@@ -67,8 +67,8 @@ static bool widens(DType from, DType to)
     if (to == DT_bool)
         return false;
     static const signed char bits[DT_COUNT] = {
-        [DT_f64] = 53, [DT_f32] = 24, [DT_bf16] = 8, [DT_f16] = 11, [DT_i64] = 63, [DT_i32] = 31,
-        [DT_i16] = 15, [DT_i8] = 7,   [DT_u8] = 8,   [DT_u64] = 64};
+        [DT_f64] = 53, [DT_f32] = 24, [DT_bf16] = 8, [DT_f16] = 11, [DT_i64] = 63,
+        [DT_i32] = 31, [DT_i16] = 15, [DT_i8] = 7,   [DT_u8] = 8,   [DT_u64] = 64};
     if (dtype_is_float(from))
         return dtype_is_float(to) && dtype_size(to) > dtype_size(from);
     if (to == DT_f16 || (dtype_kind(to) == DK_UINT && dtype_kind(from) != DK_UINT))
@@ -109,8 +109,7 @@ static Val fold_unary(Builder *b, Op op, Val x)
 static bool exact_reciprocal(DType t, double v)
 {
     int e;
-    return isfinite(v) && v != 0 && fabs(frexp(v, &e)) == 0.5 && e > -14 && e < 14 &&
-           t != DT_none;
+    return isfinite(v) && v != 0 && fabs(frexp(v, &e)) == 0.5 && e > -14 && e < 14 && t != DT_none;
 }
 
 static Val fold_power(Builder *b, Val x, Val y)
@@ -143,8 +142,8 @@ static Val fold_binary(Builder *b, Op op, Val x, Val y, Ty type)
         if (val_is_fill(p, g, y, 1))
             return keep;
         if (val_fill(g, y) && exact_reciprocal(t, fill_value(b, y).f))
-            return build2(b, OP_mul, x, fill(b, t, (ScalarValue){.f = 1 / fill_value(b, y).f},
-                                             val_type(g, y)));
+            return build2(b, OP_mul, x,
+                          fill(b, t, (ScalarValue){.f = 1 / fill_value(b, y).f}, val_type(g, y)));
         return none;
     case OP_floordiv:
         return exact && val_is_fill(p, g, y, 1) ? keep : none;
@@ -247,8 +246,7 @@ static Val fold_scalar(Builder *b, Op op, const Val *in, uint32_t nin, Ty type, 
     return v;
 }
 
-Val fold_node(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs, Ty type,
-              int stage)
+Val fold_node(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs, Ty type, int stage)
 {
     if (op_is_pointwise(op))
         return fold_scalar(b, op, in, nin, type, stage);

@@ -41,7 +41,8 @@ static Val fill_constant(const Builder *b, Val x)
     return graph_node(b->g, x)->op == OP_const ? x : none;
 }
 
-/* --- broadcast, reshape, transpose --------------------------------------------------------------- */
+/* --- broadcast, reshape, transpose ---------------------------------------------------------------
+ */
 
 /* shape with axes of size 1 put in is what a reshape does: result axis of each operand axis. */
 static bool inserts_ones(const Builder *b, const TypeInfo *from, const TypeInfo *to, int64_t *axis)
@@ -119,7 +120,8 @@ static Val fold_transpose(Builder *b, Val x, const Attr *attrs, Ty type)
     return build_broadcast(b, n.in[0], r.shape, r.rank, words);
 }
 
-/* --- slice --------------------------------------------------------------------------------------- */
+/* --- slice ---------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     Dim start[MAX_RANK], extent[MAX_RANK];
@@ -214,7 +216,8 @@ static Val fold_slice(Builder *b, Val x, const Attr *attrs, Ty type)
     return n.op == OP_pad ? slice_of_pad(b, &n, &range) : none;
 }
 
-/* --- pad and concat ------------------------------------------------------------------------------ */
+/* --- pad and concat ------------------------------------------------------------------------------
+ */
 
 static Val fold_pad(Builder *b, Val x, Val value, const Attr *attrs, Ty type)
 {
@@ -291,7 +294,8 @@ static Val fold_concat(Builder *b, const Val *in, uint32_t nin, uint32_t axis)
     return changed ? build_concat(b, parts.at, parts.n, axis) : none;
 }
 
-/* --- sums of pads -------------------------------------------------------------------------------- */
+/* --- sums of pads --------------------------------------------------------------------------------
+ */
 
 typedef struct {
     Val x; /* what is padded */
@@ -329,8 +333,8 @@ static bool collect(const Builder *b, Val v, int axis, Part *parts, uint32_t *n)
     if (padded_axis(b, v) != axis || *n == MAX_PARTS)
         return false;
     const Val x = m->in[0];
-    parts[(*n)++] = (Part){x, node_dim(m, ATTR_lo, (uint32_t)axis),
-                           val_info(b->p, b->g, x)->shape[axis]};
+    parts[(*n)++] =
+        (Part){x, node_dim(m, ATTR_lo, (uint32_t)axis), val_info(b->p, b->g, x)->shape[axis]};
     return true;
 }
 

@@ -84,7 +84,8 @@ static const char *bad_axes(Infer *q, Attr a, uint32_t rank, bool increasing)
     return NULL;
 }
 
-/* --- pointwise ----------------------------------------------------------------------------------- */
+/* --- pointwise -----------------------------------------------------------------------------------
+ */
 
 static bool in_domain(Domain d, DType t)
 {
@@ -142,8 +143,7 @@ static const char *infer_pointwise(Infer *q)
         if (cond && q->x[0].dtype != DT_bool)
             return text(q, "the condition is %s, not bool", dtype_name(q->x[0].dtype));
         if (!cond && q->x[i].dtype != t)
-            return text(q, "the dtypes %s and %s differ", dtype_name(q->x[i].dtype),
-                        dtype_name(t));
+            return text(q, "the dtypes %s and %s differ", dtype_name(q->x[i].dtype), dtype_name(t));
         const char *error = i ? broadcast_join(q, &r, &q->x[i]) : NULL;
         if (error)
             return error;
@@ -161,7 +161,8 @@ static const char *infer_pointwise(Infer *q)
     return result(q, info->pointwise && info->result == RES_BOOL ? DT_bool : t, r.shape, r.rank);
 }
 
-/* --- leaves and conversions ---------------------------------------------------------------------- */
+/* --- leaves and conversions ----------------------------------------------------------------------
+ */
 
 static const char *sizes_of(Infer *q, AttrName name, Dim *shape, uint32_t *rank)
 {
@@ -228,12 +229,12 @@ static const char *infer_cast(Infer *q)
     if (t <= DT_none || t >= DT_COUNT)
         return "no such dtype";
     if (q->op == OP_bitcast && dtype_size((DType)t) != dtype_size(q->x[0].dtype))
-        return text(q, "%s and %s differ in size", dtype_name(q->x[0].dtype),
-                    dtype_name((DType)t));
+        return text(q, "%s and %s differ in size", dtype_name(q->x[0].dtype), dtype_name((DType)t));
     return result(q, (DType)t, q->x[0].shape, q->x[0].rank);
 }
 
-/* --- views --------------------------------------------------------------------------------------- */
+/* --- views ---------------------------------------------------------------------------------------
+ */
 
 static const char *infer_broadcast(Infer *q)
 {
@@ -296,7 +297,8 @@ static const char *slice_axis(Infer *q, Dim n, Dim start, int64_t step, Dim exte
     if (hi < 0)
         return text(q, "the size %s is negative", size(q, extent));
     if (lo < 1)
-        return dim_le(t, zero, start) == NO ? text(q, "index %s is negative", size(q, start)) : NULL;
+        return dim_le(t, zero, start) == NO ? text(q, "index %s is negative", size(q, start))
+                                            : NULL;
     const Dim low = step > 0 ? start : last, high = step > 0 ? last : start;
     if (dim_le(t, zero, low) == NO || dim_le(t, high, dim_sub(t, n, one)) == NO)
         return text(q, "the range %s to %s is not inside an axis of size %s", size(q, low),
@@ -353,8 +355,7 @@ static const char *infer_concat(Infer *q)
     for (uint32_t k = 1; k < q->nin; k++) {
         const TypeInfo x = *val_info(q->p, q->b->g, q->in[k]);
         if (x.dtype != r.dtype)
-            return text(q, "the dtypes %s and %s differ", dtype_name(r.dtype),
-                        dtype_name(x.dtype));
+            return text(q, "the dtypes %s and %s differ", dtype_name(r.dtype), dtype_name(x.dtype));
         if (x.rank != r.rank)
             return text(q, "%s and %s differ in the number of axes", show(q, &r), show(q, &x));
         for (int64_t i = 0; i < r.rank; i++)
@@ -366,7 +367,8 @@ static const char *infer_concat(Infer *q)
     return result(q, r.dtype, r.shape, r.rank);
 }
 
-/* --- reductions, products, choice ---------------------------------------------------------------- */
+/* --- reductions, products, choice ----------------------------------------------------------------
+ */
 
 static bool reducer_takes(Reducer r, DType t)
 {
@@ -425,8 +427,8 @@ static const char *infer_cumulate(Infer *q)
     if (q->nin == 3) {
         if (kind != RED_none || !dtype_is_float(x->dtype))
             return "a linear recurrence is of floats and has no reducer";
-        if (q->x[1].dtype != x->dtype || q->x[2].dtype != x->dtype ||
-            q->x[1].rank != x->rank || q->x[2].rank != x->rank - 1)
+        if (q->x[1].dtype != x->dtype || q->x[2].dtype != x->dtype || q->x[1].rank != x->rank ||
+            q->x[2].rank != x->rank - 1)
             return "the operands of a linear recurrence do not fit";
         for (uint32_t i = 0; i < x->rank; i++) {
             const uint32_t k = i > axis ? i - 1 : i;
@@ -486,8 +488,8 @@ static const char *infer_dot(Infer *q)
         if (!listed(bb, i) && !listed(cb, i))
             shape[rank++] = y->shape[i];
     const int64_t t = word(q, ATTR_dtype);
-    if (!error && (t <= DT_none || t >= DT_COUNT || dtype_is_float((DType)t) !=
-                                                        dtype_is_float(x->dtype)))
+    if (!error &&
+        (t <= DT_none || t >= DT_COUNT || dtype_is_float((DType)t) != dtype_is_float(x->dtype)))
         error = "the dtype of the product does not fit the operands";
     return error ? error : result(q, (DType)t, shape, rank);
 }
@@ -519,7 +521,8 @@ static const char *infer_gather(Infer *q)
     return result(q, x->dtype, shape, rank);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------ */
+/* --- the rest ------------------------------------------------------------------------------------
+ */
 
 static const char *infer_call(Infer *q)
 {
@@ -625,8 +628,14 @@ static const char *infer_op(Infer *q)
 const char *infer_types(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs,
                         Ty *types, uint32_t *n)
 {
-    Infer q = {.b = b, .p = b->p, .dims = b->p->cx->dims, .op = op, .in = in, .nin = nin,
-               .attrs = attrs, .types = types};
+    Infer q = {.b = b,
+               .p = b->p,
+               .dims = b->p->cx->dims,
+               .op = op,
+               .in = in,
+               .nin = nin,
+               .attrs = attrs,
+               .types = types};
     const OpInfo *info = op_info(op);
     if ((int)nin < info->nmin || (info->nmax >= 0 && (int)nin > info->nmax))
         return text(&q, "%u operands for %s", nin, info->name);

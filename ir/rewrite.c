@@ -8,7 +8,10 @@
 Rewrite rewrite_begin(Program *p, Graph *old)
 {
     Graph *g = arena_new(p->cx->perm, Graph);
-    *g = (Graph){.name = old->name, .kind = old->kind, .method = old->method, .at = old->at,
+    *g = (Graph){.name = old->name,
+                 .kind = old->kind,
+                 .method = old->method,
+                 .at = old->at,
                  .doc = old->doc};
     vec_push(p->cx->perm, &g->nodes, ((Node){0}));
     Rewrite rw = {.b = builder_for(p, g), .old = old};
@@ -48,8 +51,8 @@ Val rewrite_copy(Rewrite *rw, uint32_t node)
     const int stage = rw->b.stage;
     rw->b.site = n.site;
     rw->b.stage = n.stage;
-    const Val v = n.op == OP_input ? node_append(&rw->b, &n)
-                                   : build(&rw->b, n.op, in, n.nin, n.attrs);
+    const Val v =
+        n.op == OP_input ? node_append(&rw->b, &n) : build(&rw->b, n.op, in, n.nin, n.attrs);
     rw->b.site = site;
     rw->b.stage = stage;
     if (n.hint.id)

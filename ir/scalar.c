@@ -24,28 +24,28 @@ static const struct {
     Two *two;
     bool three; /* fma */
 } functions[] = {
-    {"acos", acos, NULL, false},     {"asin", asin, NULL, false},
-    {"atan", atan, NULL, false},     {"atan2", NULL, atan2, false},
-    {"acosh", acosh, NULL, false},   {"asinh", asinh, NULL, false},
-    {"atanh", atanh, NULL, false},   {"cbrt", cbrt, NULL, false},
-    {"ceil", ceil, NULL, false},     {"copysign", NULL, copysign, false},
-    {"cos", cos, NULL, false},       {"cosh", cosh, NULL, false},
-    {"erf", erf, NULL, false},       {"erfc", erfc, NULL, false},
-    {"exp", exp, NULL, false},       {"exp2", exp2, NULL, false},
-    {"expm1", expm1, NULL, false},   {"fabs", fabs, NULL, false},
-    {"fdim", NULL, fdim, false},     {"floor", floor, NULL, false},
-    {"fma", NULL, NULL, true},       {"fmax", NULL, fmax, false},
-    {"fmin", NULL, fmin, false},     {"fmod", NULL, fmod, false},
-    {"hypot", NULL, hypot, false},   {"lgamma", lgamma, NULL, false},
-    {"log", log, NULL, false},       {"log10", log10, NULL, false},
-    {"log1p", log1p, NULL, false},   {"log2", log2, NULL, false},
-    {"logb", logb, NULL, false},     {"nearbyint", nearbyint, NULL, false},
-    {"pow", NULL, pow, false},       {"remainder", NULL, remainder, false},
-    {"rint", rint, NULL, false},     {"round", round, NULL, false},
+    {"acos", acos, NULL, false},        {"asin", asin, NULL, false},
+    {"atan", atan, NULL, false},        {"atan2", NULL, atan2, false},
+    {"acosh", acosh, NULL, false},      {"asinh", asinh, NULL, false},
+    {"atanh", atanh, NULL, false},      {"cbrt", cbrt, NULL, false},
+    {"ceil", ceil, NULL, false},        {"copysign", NULL, copysign, false},
+    {"cos", cos, NULL, false},          {"cosh", cosh, NULL, false},
+    {"erf", erf, NULL, false},          {"erfc", erfc, NULL, false},
+    {"exp", exp, NULL, false},          {"exp2", exp2, NULL, false},
+    {"expm1", expm1, NULL, false},      {"fabs", fabs, NULL, false},
+    {"fdim", NULL, fdim, false},        {"floor", floor, NULL, false},
+    {"fma", NULL, NULL, true},          {"fmax", NULL, fmax, false},
+    {"fmin", NULL, fmin, false},        {"fmod", NULL, fmod, false},
+    {"hypot", NULL, hypot, false},      {"lgamma", lgamma, NULL, false},
+    {"log", log, NULL, false},          {"log10", log10, NULL, false},
+    {"log1p", log1p, NULL, false},      {"log2", log2, NULL, false},
+    {"logb", logb, NULL, false},        {"nearbyint", nearbyint, NULL, false},
+    {"pow", NULL, pow, false},          {"remainder", NULL, remainder, false},
+    {"rint", rint, NULL, false},        {"round", round, NULL, false},
     {"signbit", sign_bit, NULL, false}, {"sin", sin, NULL, false},
-    {"sinh", sinh, NULL, false},     {"sqrt", sqrt, NULL, false},
-    {"tan", tan, NULL, false},       {"tanh", tanh, NULL, false},
-    {"tgamma", tgamma, NULL, false}, {"trunc", trunc, NULL, false},
+    {"sinh", sinh, NULL, false},        {"sqrt", sqrt, NULL, false},
+    {"tan", tan, NULL, false},          {"tanh", tanh, NULL, false},
+    {"tgamma", tgamma, NULL, false},    {"trunc", trunc, NULL, false},
 };
 
 static int find_function(const char *name)
@@ -175,8 +175,12 @@ static const ScalarExpr *parse_unary(Parser *q)
         return fail(q, q->p, "the expression is nested too deeply");
     const ScalarExpr *x = parse_unary(q);
     q->depth--;
-    return make(q, (ScalarExpr){.kind = SC_UNARY, .op = c == '-' ? "-" : c == '+' ? "+" : "!",
-                                .n = 1, .arg = {x}});
+    return make(q, (ScalarExpr){.kind = SC_UNARY,
+                                .op = c == '-'   ? "-"
+                                      : c == '+' ? "+"
+                                                 : "!",
+                                .n = 1,
+                                .arg = {x}});
 }
 
 static const char *binary_at(const Parser *q, int level)

@@ -163,8 +163,14 @@ Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
         if (simpler.node)
             return simpler;
     }
-    const Node n = {.op = op, .stage = (uint8_t)stage, .nin = nin, .nout = nout, .in = in,
-                    .types = types, .attrs = attrs, .site = b->site};
+    const Node n = {.op = op,
+                    .stage = (uint8_t)stage,
+                    .nin = nin,
+                    .nout = nout,
+                    .in = in,
+                    .types = types,
+                    .attrs = attrs,
+                    .site = b->site};
     const Val v = node_append(b, &n);
     if (op == OP_print || op == OP_check)
         vec_push(b->p->cx->perm, &b->g->effects, v);
@@ -182,8 +188,8 @@ Val build_input(Builder *b, Sym name, Ty type)
 {
     const int64_t word = (int64_t)name.id;
     const Attr attr = attr_words(&word, 1);
-    const Node n = {.op = OP_input, .nout = 1, .types = &type, .attrs = &attr, .site = b->site,
-                    .hint = name};
+    const Node n = {
+        .op = OP_input, .nout = 1, .types = &type, .attrs = &attr, .site = b->site, .hint = name};
     const Val v = node_append(b, &n);
     vec_push(b->p->cx->perm, &b->g->params,
              ((GraphParam){.name = name, .val = v, .inout = -1, .at = b->site.at}));
@@ -216,7 +222,8 @@ static Val build_const_word(Builder *b, DType t, int64_t value)
 
 Val build_const(Builder *b, DType t, double value)
 {
-    value = isnan(value) ? (double)NAN : dtype_round(t, value); /* one NaN, so that text reads back */
+    value =
+        isnan(value) ? (double)NAN : dtype_round(t, value); /* one NaN, so that text reads back */
     int64_t word = 0;
     if (dtype_is_float(t))
         memcpy(&word, &value, sizeof word);
@@ -300,17 +307,16 @@ Val build_reshape(Builder *b, Val x, const Dim *shape, uint32_t rank)
 
 Val build_transpose(Builder *b, Val x, const int64_t *perm)
 {
-    return build(b, OP_transpose, &x, 1,
-                 (Attr[]){attr_words(perm, val_info(b->p, b->g, x)->rank)});
+    return build(b, OP_transpose, &x, 1, (Attr[]){attr_words(perm, val_info(b->p, b->g, x)->rank)});
 }
 
 Val build_slice(Builder *b, Val x, const Dim *start, const int64_t *step, const Dim *extent)
 {
     int64_t starts[MAX_RANK], extents[MAX_RANK];
     const uint32_t n = val_info(b->p, b->g, x)->rank;
-    return build(b, OP_slice, &x, 1,
-                 (Attr[]){attr_dims(starts, start, n), attr_words(step, n),
-                          attr_dims(extents, extent, n)});
+    return build(
+        b, OP_slice, &x, 1,
+        (Attr[]){attr_dims(starts, start, n), attr_words(step, n), attr_dims(extents, extent, n)});
 }
 
 Val build_slice_axis(Builder *b, Val x, uint32_t axis, Dim start, Dim extent)
@@ -363,9 +369,9 @@ Val build_dot(Builder *b, Val x, Val y, const int64_t *batch_x, const int64_t *b
 Val build_gather(Builder *b, Val x, Val idx, uint32_t axis, uint32_t batch, int mode)
 {
     const int64_t words[3] = {axis, batch, mode};
-    return build(b, OP_gather, (Val[]){x, idx}, 2,
-                 (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1),
-                          attr_words(&words[2], 1)});
+    return build(
+        b, OP_gather, (Val[]){x, idx}, 2,
+        (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1), attr_words(&words[2], 1)});
 }
 
 Val build_key(Builder *b, Val seed, Val calls, uint64_t site)

@@ -29,7 +29,8 @@ Val node_append(Builder *b, const Node *n);
 /** Position of an attribute in the row of op. */
 int attr_index(Op op, AttrName name);
 
-/* --- what the printer and the parser of the text agree on ----------------------------------------- */
+/* --- what the printer and the parser of the text agree on
+ * ----------------------------------------- */
 
 /** "param", "hyper", ...; "method", "step", ... */
 const char *slot_kind_text(SlotKind kind);

@@ -42,7 +42,8 @@ static void parse_fact(Scan *q)
     const Symbol symbol = text_symbol(q, text, strlen(text));
     text_expect(q, "=");
     const Dim to = text_size(q);
-    if (!q->failed && (!symbol.id || !dim_assume_equal(q->cx->dims, dim_of(q->cx->dims, symbol), to)))
+    if (!q->failed &&
+        (!symbol.id || !dim_assume_equal(q->cx->dims, dim_of(q->cx->dims, symbol), to)))
         text_fail(q, "this cannot be a fact about %s", text);
 }
 
@@ -171,7 +172,8 @@ static bool is_number(const char *s)
 
 static void read_graph(Scan *q, uint32_t index);
 
-/* One word of an attribute. A const's value depends on its type, which stands behind it: `later`. */
+/* One word of an attribute. A const's value depends on its type, which stands behind it: `later`.
+ */
 static int64_t attr_word_of(Scan *q, Op op, AttrName a, const char **later)
 {
     switch (attr_kind(a)) {
@@ -333,7 +335,7 @@ static void make_node(Scan *q, Line *l, Op op, const Val *in, uint32_t nin, cons
     if (!same) {
         q->at = l->start;
         text_fail(q, "the type of %%%s is not what is written: it is %s",
-             sym_text(q->cx->names, l->name), type_text(q->p, q->cx->scratch, n->types[0]));
+                  sym_text(q->cx->names, l->name), type_text(q->p, q->cx->scratch, n->types[0]));
         return;
     }
     define(q, l->name, v);

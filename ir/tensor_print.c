@@ -34,7 +34,7 @@ const char *graph_kind_text(GraphKind kind)
 {
     static const char *const names[GRAPH_KINDS] = {
         "method", "training", "forward_train", "backward", "grad", "step",
-        "update", "init",     "test",          "body",     "def", "check"};
+        "update", "init",     "test",          "body",     "def",  "check"};
     return names[kind];
 }
 
@@ -302,7 +302,10 @@ static void print_check(const Program *p, const EntryCheck *c, StrBuf *out)
     case G_HAS:
     case G_WANT:
         sb_printf(out, "%s(%lld)",
-                  t->kind == G_ARCH ? "arch" : t->kind == G_HAS ? "has" : "want", (long long)t->k);
+                  t->kind == G_ARCH  ? "arch"
+                  : t->kind == G_HAS ? "has"
+                                     : "want",
+                  (long long)t->k);
         break;
     default:
         dim_print(p->cx->dims, t->a, out);
@@ -410,8 +413,8 @@ static Sym *rename_symbols(const Program *p)
         s->name = sym_of(p->cx->names, base);
         for (uint32_t k = 1, tries = 2; k < id; k++)
             if (sym_eq(dim_symbol(t, (Symbol){k})->name, s->name)) {
-                s->name = sym_of(p->cx->names,
-                                 arena_printf(p->cx->scratch, "%s_%u", base, tries++));
+                s->name =
+                    sym_of(p->cx->names, arena_printf(p->cx->scratch, "%s_%u", base, tries++));
                 k = 0;
             }
     }

@@ -191,4 +191,3 @@ Ty text_type(Scan *q)
     t.place = scan_place(q);
     return q->failed ? (Ty){0} : type_make(q->p, t);
 }
-

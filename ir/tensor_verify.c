@@ -236,12 +236,11 @@ static void verify_views(Verifier *q)
         }
         const Slot *s = &p->slots.at[v->slot];
         if (!dim_is_const(p->cx->dims, type_numel((Program *)p, v->type), &n) ||
-            !dim_is_const(p->cx->dims, type_numel((Program *)p, s->type), &room) ||
-            v->offset < 0 || v->offset > room - n)
+            !dim_is_const(p->cx->dims, type_numel((Program *)p, s->type), &room) || v->offset < 0 ||
+            v->offset > room - n)
             fail(q, 0, "%s is not inside slot %s", name, sym_text(p->cx->names, s->name));
         if (type_info(p, v->type)->dtype != type_info(p, s->type)->dtype)
-            fail(q, 0, "%s has another dtype than slot %s", name,
-                 sym_text(p->cx->names, s->name));
+            fail(q, 0, "%s has another dtype than slot %s", name, sym_text(p->cx->names, s->name));
     }
 }
 

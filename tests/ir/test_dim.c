@@ -165,7 +165,8 @@ static void test_overflow(void **state)
     assert_false(dim_eval(t, parse(f, "B//T"), values, &v));
 }
 
-/* --- random sizes: what the table says must agree with plain arithmetic -------------------------- */
+/* --- random sizes: what the table says must agree with plain arithmetic --------------------------
+ */
 
 typedef struct {
     uint64_t state;
@@ -201,7 +202,8 @@ static Dim random_dim(Fix *f, Rng *r, int depth, int64_t values[SAMPLES][8], int
         return dim_of(t, s);
     }
     int64_t x[SAMPLES], y[SAMPLES];
-    const Dim a = random_dim(f, r, depth - 1, values, x), b = random_dim(f, r, depth - 1, values, y);
+    const Dim a = random_dim(f, r, depth - 1, values, x),
+              b = random_dim(f, r, depth - 1, values, y);
     const uint32_t op = rng(r, 7);
     const int64_t c = 1 + rng(r, 6);
     for (int k = 0; k < SAMPLES; k++)
@@ -226,7 +228,8 @@ static void check_against(Fix *f, Dim d, Dim e, int64_t values[SAMPLES][8], cons
 {
     int64_t lo, hi, v;
     dim_interval(f->t, d, &lo, &hi);
-    const Answer eq = dim_equal(f->t, d, e), le = dim_le(f->t, d, e), div = dim_divisible(f->t, d, 4);
+    const Answer eq = dim_equal(f->t, d, e), le = dim_le(f->t, d, e),
+                 div = dim_divisible(f->t, d, 4);
     const Dim again = parse(f, dim_text(f->t, f->a, d));
     const char *text = dim_text(f->t, f->a, d);
     for (int k = 0; k < SAMPLES; k++) {

@@ -35,12 +35,12 @@ static void test_functions(void **state)
     static const struct {
         Op op;
         double (*f)(double);
-    } cases[] = {{OP_exp, exp},     {OP_exp2, exp2},   {OP_expm1, expm1}, {OP_log, log},
-                 {OP_log2, log2},   {OP_log10, log10}, {OP_log1p, log1p}, {OP_sqrt, sqrt},
-                 {OP_sin, sin},     {OP_cos, cos},     {OP_tan, tan},     {OP_asin, asin},
-                 {OP_acos, acos},   {OP_atan, atan},   {OP_sinh, sinh},   {OP_cosh, cosh},
-                 {OP_tanh, tanh},   {OP_erf, erf},     {OP_erfc, erfc},   {OP_floor, floor},
-                 {OP_ceil, ceil},   {OP_round, rint},  {OP_trunc, trunc}, {OP_abs, fabs}};
+    } cases[] = {{OP_exp, exp},   {OP_exp2, exp2},   {OP_expm1, expm1}, {OP_log, log},
+                 {OP_log2, log2}, {OP_log10, log10}, {OP_log1p, log1p}, {OP_sqrt, sqrt},
+                 {OP_sin, sin},   {OP_cos, cos},     {OP_tan, tan},     {OP_asin, asin},
+                 {OP_acos, acos}, {OP_atan, atan},   {OP_sinh, sinh},   {OP_cosh, cosh},
+                 {OP_tanh, tanh}, {OP_erf, erf},     {OP_erfc, erfc},   {OP_floor, floor},
+                 {OP_ceil, ceil}, {OP_round, rint},  {OP_trunc, trunc}, {OP_abs, fabs}};
     static const double points[] = {0.3, -0.7, 0.0, 1.5, -2.5, 12.0, 1e-8, -0.0, INFINITY};
     static const DType types[] = {DT_f64, DT_f32, DT_bf16, DT_f16};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -128,13 +128,20 @@ static void test_conversions(void **state)
         DType from, to;
         double x, want;
     } cases[] = {
-        {DT_f32, DT_i32, 2.9, 2},        {DT_f32, DT_i32, -2.9, -2},
-        {DT_f64, DT_i32, 1e20, 2147483647}, {DT_f64, DT_i8, -1e20, -128},
-        {DT_f64, DT_u8, -3, 0},          {DT_f64, DT_i64, NAN, 0},
-        {DT_i32, DT_i8, 300, 44},        {DT_i32, DT_bool, 4, 1},
-        {DT_f32, DT_bool, 0.5, 1},       {DT_bool, DT_f32, 1, 1},
-        {DT_f64, DT_f16, 1e6, INFINITY}, {DT_f64, DT_bf16, 1.00390625, 1},
-        {DT_f64, DT_f16, 0x1p-25, 0},    {DT_f64, DT_f16, 0x1.8p-25, 0x1p-24},
+        {DT_f32, DT_i32, 2.9, 2},
+        {DT_f32, DT_i32, -2.9, -2},
+        {DT_f64, DT_i32, 1e20, 2147483647},
+        {DT_f64, DT_i8, -1e20, -128},
+        {DT_f64, DT_u8, -3, 0},
+        {DT_f64, DT_i64, NAN, 0},
+        {DT_i32, DT_i8, 300, 44},
+        {DT_i32, DT_bool, 4, 1},
+        {DT_f32, DT_bool, 0.5, 1},
+        {DT_bool, DT_f32, 1, 1},
+        {DT_f64, DT_f16, 1e6, INFINITY},
+        {DT_f64, DT_bf16, 1.00390625, 1},
+        {DT_f64, DT_f16, 0x1p-25, 0},
+        {DT_f64, DT_f16, 0x1.8p-25, 0x1p-24},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ScalarValue x = dtype_is_float(cases[i].from)
@@ -157,34 +164,34 @@ static void test_conversions(void **state)
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-#define NO_GRADIENT -1.25e300
-#define NONE NO_GRADIENT
-#define K(v) (v)
-#define ADD(x, y) ((x) + (y))
-#define SUB(x, y) ((x) - (y))
-#define MUL(x, y) ((x) * (y))
-#define DIV(x, y) ((x) / (y))
-#define NEG(x) (-(x))
-#define MASK(cond, x) ((cond) != 0 ? (x) : 0)
-#define EQ(x, y) ((x) == (y))
-#define NE(x, y) ((x) != (y))
-#define LT(x, y) ((x) < (y))
-#define GT(x, y) ((x) > (y))
-#define LE(x, y) ((x) <= (y))
-#define GE(x, y) ((x) >= (y))
-#define AND(x, y) ((x) && (y))
-#define OR(x, y) ((x) || (y))
-#define NOT(x) ((x) == 0)
-#define SIGN(x) (((x) > 0) - ((x) < 0))
+#define NO_GRADIENT    -1.25e300
+#define NONE           NO_GRADIENT
+#define K(v)           (v)
+#define ADD(x, y)      ((x) + (y))
+#define SUB(x, y)      ((x) - (y))
+#define MUL(x, y)      ((x) * (y))
+#define DIV(x, y)      ((x) / (y))
+#define NEG(x)         (-(x))
+#define MASK(cond, x)  ((cond) != 0 ? (x) : 0)
+#define EQ(x, y)       ((x) == (y))
+#define NE(x, y)       ((x) != (y))
+#define LT(x, y)       ((x) < (y))
+#define GT(x, y)       ((x) > (y))
+#define LE(x, y)       ((x) <= (y))
+#define GE(x, y)       ((x) >= (y))
+#define AND(x, y)      ((x) && (y))
+#define OR(x, y)       ((x) || (y))
+#define NOT(x)         ((x) == 0)
+#define SIGN(x)        (((x) > 0) - ((x) < 0))
 #define FLOORDIV(x, y) floor((x) / (y))
-#define EXP exp
-#define LOG log
-#define SQRT sqrt
-#define SIN sin
-#define COS cos
-#define SINH sinh
-#define COSH cosh
-#define POW pow
+#define EXP            exp
+#define LOG            log
+#define SQRT           sqrt
+#define SIN            sin
+#define COS            cos
+#define SINH           sinh
+#define COSH           cosh
+#define POW            pow
 
 /* The gradient columns as they stand in the table; y is the result, dy the cotangent. */
 static void gradients(Op op, double a, double b, double c, double y, double dy, double out[3])
@@ -260,10 +267,17 @@ static void test_kinks(void **state)
         Op op;
         double a, b, c, ga, gb;
     } cases[] = {
-        {OP_max, 2, 2, 0, 0.5, 0.5},  {OP_min, 2, 2, 0, 0.5, 0.5}, {OP_relu, 0, 0, 0, 0, 0},
-        {OP_abs, 0, 0, 0, 0, 0},      {OP_sqrt, 0, 0, 0, 0, 0},    {OP_clamp, 1, 1, 2, 1, 0},
-        {OP_clamp, 2, 1, 2, 1, 0},    {OP_clamp, 3, 1, 2, 0, 0},   {OP_pow, 0, 0, 0, 0, 0},
-        {OP_pow, 0, 2, 0, 0, 0},      {OP_pow, 3, 1, 0, 1, 3.295836866004329},
+        {OP_max, 2, 2, 0, 0.5, 0.5},
+        {OP_min, 2, 2, 0, 0.5, 0.5},
+        {OP_relu, 0, 0, 0, 0, 0},
+        {OP_abs, 0, 0, 0, 0, 0},
+        {OP_sqrt, 0, 0, 0, 0, 0},
+        {OP_clamp, 1, 1, 2, 1, 0},
+        {OP_clamp, 2, 1, 2, 1, 0},
+        {OP_clamp, 3, 1, 2, 0, 0},
+        {OP_pow, 0, 0, 0, 0, 0},
+        {OP_pow, 0, 2, 0, 0, 0},
+        {OP_pow, 3, 1, 0, 1, 3.295836866004329},
         {OP_pow, 0, 1, 0, 1, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -281,8 +295,10 @@ static void test_kinks(void **state)
 /* Evaluates the first graph of a program that has one size B = 3 and no parameters. */
 static EvalTensor *evaluate(Ctx *cx, const char *body, Eval *e)
 {
-    const char *text = arena_printf(cx->perm, "tenon-ir 1\nprogram m\ndim B\nslot s buffer f32[2]\n"
-                                              "graph @f method () {\n%s\n}\n", body);
+    const char *text = arena_printf(cx->perm,
+                                    "tenon-ir 1\nprogram m\ndim B\nslot s buffer f32[2]\n"
+                                    "graph @f method () {\n%s\n}\n",
+                                    body);
     Program *p = tensor_parse(cx, source_add(cx->sources, "t", text, strlen(text), false));
     if (!p) {
         StrBuf out = {.a = cx->perm};
@@ -333,10 +349,10 @@ static void test_views(void **state)
     EXPECT(X "%y = transpose %x {perm=[1, 0]} : f32[3, 2]\nreturn %y", 0, 10, 1, 11, 2, 12);
     EXPECT(X "%y = reshape %x : f32[3, 2]\nreturn %y", 0, 1, 2, 10, 11, 12);
     EXPECT(X "%y = slice %x {start=[1, 2], step=[1, -2]} : f32[1, 2]\nreturn %y", 12, 10);
-    EXPECT(X "%p = pad %x, %zero {lo=[0, 1], hi=[1, 0], interior=[0, 1]} : f32[3, 6]\nreturn %p",
-           0, 0, 0, 1, 0, 2, 0, 10, 0, 11, 0, 12, 0, 0, 0, 0, 0, 0);
-    EXPECT(X "%y = concat %x, %x {axis=1} : f32[2, 6]\nreturn %y", 0, 1, 2, 0, 1, 2, 10, 11, 12,
-           10, 11, 12);
+    EXPECT(X "%p = pad %x, %zero {lo=[0, 1], hi=[1, 0], interior=[0, 1]} : f32[3, 6]\nreturn %p", 0,
+           0, 0, 1, 0, 2, 0, 10, 0, 11, 0, 12, 0, 0, 0, 0, 0, 0);
+    EXPECT(X "%y = concat %x, %x {axis=1} : f32[2, 6]\nreturn %y", 0, 1, 2, 0, 1, 2, 10, 11, 12, 10,
+           11, 12);
     EXPECT(X "%s = slice %x {start=[1, 0]} : f32[1, 3]\n%y = broadcast %s {dims=[0, 2]} : "
              "f32[1, 2, 3]\nreturn %y",
            10, 11, 12, 10, 11, 12);
@@ -358,8 +374,8 @@ static void test_reductions(void **state)
     EXPECT(X "%n = neg %x : f32[2, 3]\n%y, %y#1 = reduce %n {kind=argmax, axes=1} : f32[2], i64[2]"
              "\nreturn %y#1",
            0, 0);
-    EXPECT(X "%y, %y#1 = reduce %x {kind=moments, axes=1} : f32[2], f32[2]\nreturn %y#1",
-           2.0 / 3, 2.0 / 3);
+    EXPECT(X "%y, %y#1 = reduce %x {kind=moments, axes=1} : f32[2], f32[2]\nreturn %y#1", 2.0 / 3,
+           2.0 / 3);
     EXPECT(X "%y = reduce %x {kind=logsumexp, axes=1} : f32[2]\nreturn %y",
            2 + log(exp(-2) + exp(-1) + 1), 12 + log(exp(-2) + exp(-1) + 1));
     EXPECT(X "%g = gt %x, %zero : bool[2, 3]\n%y = reduce %g {kind=and, axes=1} : bool[2]\n"
@@ -432,20 +448,25 @@ static void test_random(void **state)
     (void)state;
     uint32_t w[4];
     eval_philox(0, 0, 0, w); /* the known answers of the algorithm's authors */
-    assert_true(w[0] == 0x6627e8d5 && w[1] == 0xe169c58d && w[2] == 0xbc57ac4c && w[3] == 0x9b00dbd8);
+    assert_true(w[0] == 0x6627e8d5 && w[1] == 0xe169c58d && w[2] == 0xbc57ac4c &&
+                w[3] == 0x9b00dbd8);
     eval_philox(UINT64_MAX, UINT64_MAX, UINT64_MAX, w);
-    assert_true(w[0] == 0x408f276d && w[1] == 0x41c83b0e && w[2] == 0xa20bc7c6 && w[3] == 0x6d5451fd);
+    assert_true(w[0] == 0x408f276d && w[1] == 0x41c83b0e && w[2] == 0xa20bc7c6 &&
+                w[3] == 0x6d5451fd);
     Ctx *cx = ctx_create();
     Eval e = {0};
     const char *keyed = "%s = const {value=7} : u64[]\n%c = const {value=1} : u64[]\n"
                         "%k = key %s, %c {site=0x123456789} : u64[]\n";
-    const EvalTensor *r = evaluate(
-        cx, arena_printf(cx->perm, "%s%%u = random %%k {mode=2} : f32[4000]\n"
-                                   "%%m, %%m#1 = reduce %%u {kind=moments, axes=0} : f32[], f32[]\n"
-                                   "%%b = random %%k {mode=0} : i32[6]\n"
-                                   "%%v = random %%k {mode=1} : f32[6]\n"
-                                   "return %%m, %%m#1, %%b, %%v", keyed),
-        &e);
+    const EvalTensor *r =
+        evaluate(cx,
+                 arena_printf(cx->perm,
+                              "%s%%u = random %%k {mode=2} : f32[4000]\n"
+                              "%%m, %%m#1 = reduce %%u {kind=moments, axes=0} : f32[], f32[]\n"
+                              "%%b = random %%k {mode=0} : i32[6]\n"
+                              "%%v = random %%k {mode=1} : f32[6]\n"
+                              "return %%m, %%m#1, %%b, %%v",
+                              keyed),
+                 &e);
     assert_true(fabs(eval_at(&r[0], 0)) < 0.06);
     assert_true(fabs(eval_at(&r[1], 0) - 1) < 0.08);
     for (int k = 0; k < 6; k++) { /* the same words */
@@ -489,10 +510,10 @@ static void test_scalar(void **state)
         const char *text;
         uint32_t at;
     } bad[] = {
-        {"x + y", 4},   {"system(x)", 0}, {"x = 2", 2},  {"x++", 3},      {"exp(x, x)", 6},
-        {"pow(x)", 0},  {"(x", 2},        {"x; x", 1},   {"x ? 1", 5},    {"0x10", 0},
-        {"x[0]", 1},    {"", 0},          {"2 x", 2},    {"x & 1", 2},    {"--x", 0},
-        {"\"x\"", 0},   {"1e", 0},        {"(int)x", 1}, {"x, x", 1},     {"*x", 0},
+        {"x + y", 4},  {"system(x)", 0}, {"x = 2", 2},  {"x++", 3},   {"exp(x, x)", 6},
+        {"pow(x)", 0}, {"(x", 2},        {"x; x", 1},   {"x ? 1", 5}, {"0x10", 0},
+        {"x[0]", 1},   {"", 0},          {"2 x", 2},    {"x & 1", 2}, {"--x", 0},
+        {"\"x\"", 0},  {"1e", 0},        {"(int)x", 1}, {"x, x", 1},  {"*x", 0},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (scalar_parse(a, bad[i].text, names, 2, &error, &at))
@@ -506,11 +527,11 @@ static void test_scalar(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),  cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_functions),   cmocka_unit_test(test_rows),
         cmocka_unit_test(test_conversions), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_kinks),      cmocka_unit_test(test_views),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_effects),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_kinks),       cmocka_unit_test(test_views),
+        cmocka_unit_test(test_reductions),  cmocka_unit_test(test_products),
+        cmocka_unit_test(test_effects),     cmocka_unit_test(test_random),
         cmocka_unit_test(test_scalar),
     };
     return cmocka_run_group_tests_name("eval", tests, NULL, NULL);

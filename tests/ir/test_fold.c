@@ -55,8 +55,8 @@ static void add(Random *r, Op op, const uint32_t *in, uint32_t nin, const Attr *
 
 static void add_pointwise(Random *r)
 {
-    static const Op ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_neg, OP_abs,   OP_max,
-                             OP_min, OP_pow, OP_lt,  OP_eq,  OP_not, OP_where, OP_and,
+    static const Op ops[] = {OP_add, OP_sub, OP_mul,  OP_div,    OP_neg,   OP_abs,   OP_max,
+                             OP_min, OP_pow, OP_lt,   OP_eq,     OP_not,   OP_where, OP_and,
                              OP_or,  OP_exp, OP_relu, OP_square, OP_floor, OP_xor};
     const Op op = ops[rnd(r, sizeof ops / sizeof *ops)];
     uint32_t in[3];

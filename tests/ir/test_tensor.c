@@ -121,8 +121,7 @@ static void test_fold_scalar(void **state)
     const Val c = build2(b, OP_lt, f->x, f->y);
     same(build3(b, OP_where, build_const_int(b, DT_bool, 1), f->x, f->y), f->x);
     same(build3(b, OP_where, c, f->x, f->x), f->x);
-    same(build3(b, OP_where, build1(b, OP_not, c), f->x, f->y),
-         build3(b, OP_where, c, f->y, f->x));
+    same(build3(b, OP_where, build1(b, OP_not, c), f->x, f->y), build3(b, OP_where, c, f->y, f->x));
     same(build_dim(b, dim(f, 7)), build_const_int(b, DT_i64, 7));
 }
 
@@ -209,8 +208,8 @@ static void test_types(void **state)
     const Val m = build_reduce(b, RED_argmax, f->x, (const int64_t[]){1}, 1);
     assert_string_equal(text_of(f, val_result(m, 1)), "i64[B]");
     const int64_t one = 1, zero = 0;
-    assert_string_equal(
-        text_of(f, build_dot(b, f->x, f->w, NULL, NULL, 0, &one, &zero, 1, DT_f32)), "f32[B, 4]");
+    assert_string_equal(text_of(f, build_dot(b, f->x, f->w, NULL, NULL, 0, &one, &zero, 1, DT_f32)),
+                        "f32[B, 4]");
     const Val idx = build_cast(b, val_result(m, 1), DT_i32);
     assert_string_equal(text_of(f, build_gather(b, f->x, idx, 1, 1, GATHER_CHECK)), "f32[B]");
     assert_string_equal(text_of(f, build_gather(b, f->w, idx, 0, 0, GATHER_CLAMP)), "f32[B, 4]");
@@ -242,16 +241,21 @@ static void test_round_trip(void **state)
     Builder *b = &f->b;
     Graph *g = b->g;
     const Dim n = dim(f, 24);
-    const uint32_t slot = program_add_slot(
-        f->p, (Slot){.name = sym_of(f->cx->names, "seg0"), .kind = SLOT_PARAM, .saved = true,
-                     .type = type_of(f->p, DT_f32, &n, 1, PLACE_D0)});
+    const uint32_t slot =
+        program_add_slot(f->p, (Slot){.name = sym_of(f->cx->names, "seg0"),
+                                      .kind = SLOT_PARAM,
+                                      .saved = true,
+                                      .type = type_of(f->p, DT_f32, &n, 1, PLACE_D0)});
     const Dim ws[2] = {f->four, f->four};
-    const StateView view = {.name = sym_of(f->cx->names, "0.weight"), .slot = slot, .offset = 8,
-                            .type = type_of(f->p, DT_f32, ws, 2, PLACE_D0), .trainable = true};
+    const StateView view = {.name = sym_of(f->cx->names, "0.weight"),
+                            .slot = slot,
+                            .offset = 8,
+                            .type = type_of(f->p, DT_f32, ws, 2, PLACE_D0),
+                            .trainable = true};
     vec_push(f->cx->perm, &f->p->state, view);
     const Val w = build_view(b, &view);
-    const Val mean = build_reduce(b, RED_moments, build2(b, OP_mul, f->x, num(f, 0.1)),
-                                  (const int64_t[]){1}, 1);
+    const Val mean =
+        build_reduce(b, RED_moments, build2(b, OP_mul, f->x, num(f, 0.1)), (const int64_t[]){1}, 1);
     b->stage = STAGE_BACKWARD;
     const Val shown = build(b, OP_print, (Val[]){val_result(mean, 1)}, 1,
                             (Attr[]){{(const int64_t[]){sym_of(f->cx->names, "a \"b\"\n").id}, 1}});
@@ -261,8 +265,9 @@ static void test_round_trip(void **state)
     const Val sum = build2(b, OP_add, f->x, build_slice_axis(b, w, 0, dim(f, 2), dim(f, 1)));
     graph_result(f->p, g, sym_of(f->cx->names, "out"), sum, (Span){0});
     graph_commit(f->p, g, slot, build_full(b, DT_f32, -0.0, &n, 1));
-    vec_push(f->cx->perm, &g->checks,
-             ((EntryCheck){.guard = {.kind = G_LE, .a = f->B, .b = dim(f, 9)}, .message = "small"}));
+    vec_push(
+        f->cx->perm, &g->checks,
+        ((EntryCheck){.guard = {.kind = G_LE, .a = f->B, .b = dim(f, 9)}, .message = "small"}));
     assert_null(tensor_verify(f->p, g, false));
     assert_non_null(tensor_verify(f->p, g, true)); /* f->x and a row broadcast */
     const char *text = print(f, f->p);
@@ -357,16 +362,19 @@ static void test_verify(void **state)
     rejects(f, "the list of effects lacks it");
     g->effects.n = 1;
     const Dim two = dim(f, 2);
-    const uint32_t slot = program_add_slot(
-        f->p, (Slot){.name = sym_of(f->cx->names, "s"), .kind = SLOT_BUFFER,
-                     .type = type_of(f->p, DT_f32, &two, 1, PLACE_D0)});
+    const uint32_t slot =
+        program_add_slot(f->p, (Slot){.name = sym_of(f->cx->names, "s"),
+                                      .kind = SLOT_BUFFER,
+                                      .type = type_of(f->p, DT_f32, &two, 1, PLACE_D0)});
     graph_commit(f->p, g, slot, s);
     rejects(f, "slot s gets a value of type f32[B, 4]");
     g->commits.n = 0;
     assert_null(tensor_verify(f->p, g, true));
 
     assert_null(program_verify(f->p));
-    const StateView view = {.name = sym_of(f->cx->names, "v"), .slot = slot, .offset = 1,
+    const StateView view = {.name = sym_of(f->cx->names, "v"),
+                            .slot = slot,
+                            .offset = 1,
                             .type = type_of(f->p, DT_f32, &two, 1, PLACE_D0)};
     vec_push(f->cx->perm, &f->p->state, view);
     assert_string_equal(program_verify(f->p), "v is not inside slot s");
@@ -389,14 +397,18 @@ static void test_bad_text(void **state)
          "the type of %y is not what is written: it is f32[2]"},
         {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  %y = expp %x : f32[2]\n}\n",
          "no op 'expp'"},
-        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  %y = transpose %x {perm=[1]} : f32[2]\n}\n",
+        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  %y = transpose %x {perm=[1]} : "
+         "f32[2]\n}\n",
          "no axis 1"},
-        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  return %x#1\n}\n", "no result 1"},
-        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  %y = gather %x, %x : f32[2]\n}\n",
+        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  return %x#1\n}\n",
+         "no result 1"},
+        {"tenon-ir 1\nprogram m\ngraph @f method (%x: f32[2]) {\n  %y = gather %x, %x : "
+         "f32[2]\n}\n",
          "needs one value for 'axis'"},
         {"tenon-ir 1\nprogram m\ngraph @f method () {\n", "is expected"},
         {"tenon-ir 1\nprogram m\ngraph @f method () {\n}\nxyz\n", "a graph is expected"},
-        {"tenon-ir 1\nprogram m\ngraph @f method () {\n  %c = call {graph=0, results=1} : f32[]\n}\n",
+        {"tenon-ir 1\nprogram m\ngraph @f method () {\n  %c = call {graph=0, results=1} : "
+         "f32[]\n}\n",
          "calls itself"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -452,7 +464,8 @@ static void test_broken(void **state)
             char *text = arena_strndup(cx->perm, f->text, f->n);
             for (int k = 0; k < 1 + round % 3; k++) {
                 rng = rng * 6364136223846793005ull + 1442695040888963407ull;
-                const uint32_t at = (uint32_t)(rng >> 33) % f->n, from = (uint32_t)(rng >> 20) % f->n;
+                const uint32_t at = (uint32_t)(rng >> 33) % f->n,
+                               from = (uint32_t)(rng >> 20) % f->n;
                 text[at] = round % 2 ? f->text[from] : " %{}[]=,:#0123456789-\n"[rng >> 40 & 15];
             }
             Program *p = tensor_parse(cx, source_add(cx->sources, "t", text, f->n, false));
