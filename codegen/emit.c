@@ -97,8 +97,10 @@ static size_t assignment_column(const char *s, size_t column)
 
 static void put_spaces(StrBuf *out, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        sb_putc(out, ' ');
+    static const char spaces[] = "                                ";
+    for (; n > sizeof spaces - 1; n -= sizeof spaces - 1)
+        sb_write(out, spaces, sizeof spaces - 1);
+    sb_write(out, spaces, n);
 }
 
 static void put_wrapped(Emit *e, const char *s)

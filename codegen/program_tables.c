@@ -447,7 +447,46 @@ static Tables collect(const HostModel *m, const HostProgram *h, SizeCode *code, 
     return t;
 }
 
-void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out)
+static void put_pointer(Tables *t, StrBuf *out, const char *member, bool there)
+{
+    if (there)
+        sb_printf(out, ", .%s = %s_%s", member, t->name, !strcmp(member, "dim_code") ? "dims"
+                                                                                     : member);
+}
+
+static void put_element(Tables *t, StrBuf *out)
+{
+    static const char *const kinds[] = {
+        [GRAPH_METHOD] = "METHOD",     [GRAPH_TRAINING] = "METHOD",
+        [GRAPH_FORWARD_TRAIN] = "FORWARD_TRAIN",
+        [GRAPH_BACKWARD] = "BACKWARD", [GRAPH_GRAD] = "GRAD", [GRAPH_STEP] = "STEP",
+        [GRAPH_UPDATE] = "UPDATE",     [GRAPH_INIT] = "INIT", [GRAPH_TEST] = "TEST",
+        [GRAPH_BODY] = "METHOD",       [GRAPH_DEF] = "METHOD"};
+    const HostProgram *h = t->h;
+    StrBuf s = {.a = t->a};
+    sb_printf(&s, "{.name = %s, .method = %s, .kind = TN_%s", quoted(t->a, text_of(t, h->name)),
+              quoted(t->a, text_of(t, h->graph->method)), kinds[h->graph->kind]);
+    sb_printf(&s, ", .nsymbols = %u, .ndims = %u, .nbuffers = %u, .nargs = %u, .nsteps = %u",
+              t->symbols.n, t->dims.n, h->buffers.n, h->args.n, h->steps.n);
+    sb_printf(&s, ", .nchecks = %u, .ntape = %u", h->graph->checks.n, h->tape.n);
+    put_pointer(t, &s, "symbols", t->symbols.n);
+    sb_puts(&s, ", .code = size_code");
+    put_pointer(t, &s, "dim_code", true);
+    put_pointer(t, &s, "lists", t->lists.n);
+    put_pointer(t, &s, "guards", t->guards.n);
+    put_pointer(t, &s, "checks", h->graph->checks.n);
+    put_pointer(t, &s, "buffers", true);
+    put_pointer(t, &s, "args", h->args.n);
+    put_pointer(t, &s, "tape", h->tape.n);
+    put_pointer(t, &s, "operands", t->noperands);
+    put_pointer(t, &s, "gemms", t->ngemms);
+    put_pointer(t, &s, "steps", h->steps.n);
+    Emit e = {out, 1};
+    emit_line(&e, "%s},", sb_text(&s));
+}
+
+void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out,
+                   StrBuf *element)
 {
     Tables t = collect(m, h, code, out->a);
     Emit e = {out, 0};
@@ -469,42 +508,5 @@ void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, Str
     print_table(&e, "tn_gemm_step", t.name, "gemms", &t.gemms);
     print_table(&e, "tn_step", t.name, "steps", &t.steps);
     emit_line(&e, "%s", "");
-}
-
-static void put_pointer(Tables *t, StrBuf *out, const char *member, bool there)
-{
-    if (there)
-        sb_printf(out, ", .%s = %s_%s", member, t->name, !strcmp(member, "dim_code") ? "dims"
-                                                                                     : member);
-}
-
-void program_initialiser(const HostModel *m, const HostProgram *h, SizeCode *size_code, StrBuf *out)
-{
-    static const char *const kinds[] = {
-        [GRAPH_METHOD] = "METHOD",     [GRAPH_TRAINING] = "METHOD",
-        [GRAPH_FORWARD_TRAIN] = "FORWARD_TRAIN",
-        [GRAPH_BACKWARD] = "BACKWARD", [GRAPH_GRAD] = "GRAD", [GRAPH_STEP] = "STEP",
-        [GRAPH_UPDATE] = "UPDATE",     [GRAPH_INIT] = "INIT", [GRAPH_TEST] = "TEST",
-        [GRAPH_BODY] = "METHOD",       [GRAPH_DEF] = "METHOD"};
-    Tables t = collect(m, h, size_code, out->a);
-    StrBuf s = {.a = t.a};
-    sb_printf(&s, "{.name = %s, .method = %s, .kind = TN_%s", quoted(t.a, text_of(&t, h->name)),
-              quoted(t.a, text_of(&t, h->graph->method)), kinds[h->graph->kind]);
-    sb_printf(&s, ", .nsymbols = %u, .ndims = %u, .nbuffers = %u, .nargs = %u, .nsteps = %u",
-              t.symbols.n, t.dims.n, h->buffers.n, h->args.n, h->steps.n);
-    sb_printf(&s, ", .nchecks = %u, .ntape = %u", h->graph->checks.n, h->tape.n);
-    put_pointer(&t, &s, "symbols", t.symbols.n);
-    sb_puts(&s, ", .code = size_code");
-    put_pointer(&t, &s, "dim_code", true);
-    put_pointer(&t, &s, "lists", t.lists.n);
-    put_pointer(&t, &s, "guards", t.guards.n);
-    put_pointer(&t, &s, "checks", h->graph->checks.n);
-    put_pointer(&t, &s, "buffers", true);
-    put_pointer(&t, &s, "args", h->args.n);
-    put_pointer(&t, &s, "tape", h->tape.n);
-    put_pointer(&t, &s, "operands", t.noperands);
-    put_pointer(&t, &s, "gemms", t.ngemms);
-    put_pointer(&t, &s, "steps", h->steps.n);
-    Emit e = {out, 1};
-    emit_line(&e, "%s},", sb_text(&s));
+    put_element(&t, element);
 }
