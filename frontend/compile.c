@@ -87,6 +87,8 @@ HostModel *compile_lower(Compile *c, Program *p, bool cuda)
     const double from = compile_now();
     LowerOptions o = c->lower;
     o.cuda = cuda;
+    for (int i = 0; i < c->pass.ndisabled; i++)
+        o.no_fuse |= strcmp(c->pass.disabled[i], "fuse") == 0;
     HostModel *m = lower_program(p, &o);
     compile_time(c, cuda ? "fuse and lower for cuda" : "fuse and lower for cpu", from);
     return m;
