@@ -163,7 +163,8 @@ static bool as_piece(Reverse *r, Val d, int *axis, Piece *out)
 static void insert_piece(DimTable *t, Piece *piece, uint32_t n, Piece x)
 {
     uint32_t at = n;
-    while (at > 0 && !dim_same(x.lo, piece[at - 1].lo) && dim_le(t, x.lo, piece[at - 1].lo) == YES) {
+    while (at > 0 && !dim_same(x.lo, piece[at - 1].lo) &&
+           dim_le(t, x.lo, piece[at - 1].lo) == YES) {
         piece[at] = piece[at - 1];
         at--;
     }

@@ -172,8 +172,7 @@ static void read_operand(Fuser *f, Kern *k, const FuseOperand *o)
     for (uint32_t i = 0; i < k->reads.n; i++)
         if (val_eq(k->reads.at[i].v, o->val))
             return;
-    vec_push(f->a, &k->reads,
-             ((Read){.v = o->val, .bytes = val_bytes(f->p, f->g, o->val)}));
+    vec_push(f->a, &k->reads, ((Read){.v = o->val, .bytes = val_bytes(f->p, f->g, o->val)}));
 }
 
 static void add_contract(Fuser *f, uint32_t id)
@@ -284,8 +283,13 @@ static void finish_roots(const Fuser *f, const Kern *k, FuseGroup *to, Arena *pe
 static void add_group(const Fuser *f, const Kern *k, Fusion *out)
 {
     Arena *perm = f->p->cx->perm;
-    FuseGroup g = {.class = k->class, .rank = k->rank, .reduced = k->reduced, .into = k->into,
-                   .offset = k->offset, .count = k->count, .value = k->value};
+    FuseGroup g = {.class = k->class,
+                   .rank = k->rank,
+                   .reduced = k->reduced,
+                   .into = k->into,
+                   .offset = k->offset,
+                   .count = k->count,
+                   .value = k->value};
     memcpy(g.domain, k->domain, sizeof g.domain);
     finish_roots(f, k, &g, perm);
     for (uint32_t i = 0; i < k->reads.n; i++)
@@ -357,8 +361,11 @@ static void make_buffers(const Fuser *f, Fusion *out)
             if (!used || !has_storage(f, out, v))
                 continue;
             const Placement *pl = &f->place[id];
-            FuseBuffer b = {.val = v, .group = out->buffer_of[id][k], .base = pl->base,
-                            .slot = pl->slot, .offset = fuse_offset(f, v),
+            FuseBuffer b = {.val = v,
+                            .group = out->buffer_of[id][k],
+                            .base = pl->base,
+                            .slot = pl->slot,
+                            .offset = fuse_offset(f, v),
                             .is_concat = f->kind[id] == NODE_JOINED};
             if (b.is_concat)
                 b.group = -1;

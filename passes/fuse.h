@@ -36,8 +36,8 @@ typedef struct {
      * Several domain axes of one axis stand in row-major order: index = i * extent + j. An axis of
      * extent 1 may have none: its index is 0. */
     int8_t axis_of[FUSE_AXES];
-    int phase;       /* rows: how many dependent reductions come before it; a reduce of phase 0 is
-                        folded in the first pass and may be used in phase 1 */
+    int phase; /* rows: how many dependent reductions come before it; a reduce of phase 0 is
+                  folded in the first pass and may be used in phase 1 */
 } FuseRoot;
 
 /* An operand of a product: element (b0, b1, row, col) is at offset + b0*batch[0] + b1*batch[1] +
@@ -53,38 +53,39 @@ typedef struct {
 typedef struct {
     Dim m, n, k, batch[2]; /* batch: 1 where absent */
     FuseOperand a, b, c, sum_a, sum_b;
-    bool accumulate;       /* adds to what is there: later pieces of a concat along k, or gradients
-                              that are added in place to their slot */
+    bool accumulate; /* adds to what is there: later pieces of a concat along k, or gradients
+                        that are added in place to their slot */
 } FuseGemm;
 
 typedef struct {
-    KClass class;          /* MAP ROW REDUCE CONTRACT SCALAR; COPY: a fill (`into`), or a print whose
-                              node is the only root */
+    KClass class; /* MAP ROW REDUCE CONTRACT SCALAR; COPY: a fill (`into`), or a print whose
+                     node is the only root */
     uint32_t rank;
     Dim domain[FUSE_AXES];
-    uint32_t reduced;      /* ROW, REDUCE: bit per domain axis */
-    VEC(FuseRoot) roots;   /* operands first */
-    VEC(Val) inputs;       /* values with buffers that are read, in order of first use by the walk
-                              over the roots: equal kernels see their operands in equal order */
-    VEC(Val) outputs;      /* values with buffers that are written, in order of the roots */
-    VEC(uint32_t) nodes;   /* the cone: nodes evaluated here, increasing */
-    VEC(FuseGemm) gemms;   /* CONTRACT: in order of execution */
-    Val into;              /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
-                              of its own place), get `value`: a constant piece of a concat */
+    uint32_t reduced;    /* ROW, REDUCE: bit per domain axis */
+    VEC(FuseRoot) roots; /* operands first */
+    VEC(Val)
+    inputs;              /* values with buffers that are read, in order of first use by the walk
+                            over the roots: equal kernels see their operands in equal order */
+    VEC(Val) outputs;    /* values with buffers that are written, in order of the roots */
+    VEC(uint32_t) nodes; /* the cone: nodes evaluated here, increasing */
+    VEC(FuseGemm) gemms; /* CONTRACT: in order of execution */
+    Val into;            /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
+                            of its own place), get `value`: a constant piece of a concat */
     Dim offset, count;
     double value;
-    uint32_t same_as;      /* first group of equal structure; its own index if there is none: then
-                              inputs and outputs correspond by position */
+    uint32_t same_as; /* first group of equal structure; its own index if there is none: then
+                         inputs and outputs correspond by position */
     double bytes_read, bytes_written; /* at hint sizes */
-    Site site;             /* of the last root */
+    Site site;                        /* of the last root */
 } FuseGroup;
 
 typedef struct Fusion {
     const Program *p;
     Graph *g;
-    VEC(FuseGroup) groups;   /* in topological order */
+    VEC(FuseGroup) groups; /* in topological order */
     VEC(FuseBuffer) buffers;
-    int32_t **buffer_of;     /* [node][result]: index in buffers, or -1 */
+    int32_t **buffer_of; /* [node][result]: index in buffers, or -1 */
 } Fusion;
 
 /** Groups a graph that went through the passes (broadcasts explicit, no calls). merge = false

@@ -38,8 +38,7 @@ static void finish(const Fuser *f, Val source, const Affine *x, const Dim *st, u
     for (uint32_t k = 0; k < rank; k++) {
         out->offset = dim_add(f->t, out->offset, dim_mul(f->t, x->off[k], st[k]));
         for (uint32_t j = 0; j < out->rank; j++)
-            out->stride[j] =
-                dim_add(f->t, out->stride[j], dim_mul(f->t, x->coef[k][j], st[k]));
+            out->stride[j] = dim_add(f->t, out->stride[j], dim_mul(f->t, x->coef[k][j], st[k]));
     }
 }
 
@@ -76,8 +75,7 @@ static bool through_reshape(const Fuser *f, const TypeInfo *r, const TypeInfo *x
             product = dim_mul(f->t, product, e);
             b.off[k] = dim_add(f->t, dim_mul(f->t, b.off[k], e), a->off[at]);
             for (uint32_t j = 0; j < nv; j++)
-                b.coef[k][j] =
-                    dim_add(f->t, dim_mul(f->t, b.coef[k][j], e), a->coef[at][j]);
+                b.coef[k][j] = dim_add(f->t, dim_mul(f->t, b.coef[k][j], e), a->coef[at][j]);
             at++;
         }
     }
@@ -193,8 +191,8 @@ static bool make_gemm(const Fuser *f, const Node *n, const Strided *a, const Dim
     Loops batch = {0}, m = {0}, nn = {0}, k = {0};
     uint32_t at = 0;
     for (uint32_t i = 0; i < ba.n; i++, at++)
-        add_loop(f, &batch, (Loop){ae[ba.at[i]], a->stride[ba.at[i]], b->stride[bb.at[i]],
-                                   c->stride[at]});
+        add_loop(f, &batch,
+                 (Loop){ae[ba.at[i]], a->stride[ba.at[i]], b->stride[bb.at[i]], c->stride[at]});
     for (uint32_t i = 0; i < a->rank; i++)
         if (!among(ba, i) && !among(ca, i))
             add_loop(f, &m, (Loop){ae[i], a->stride[i], zero, c->stride[at++]});
@@ -215,8 +213,8 @@ static bool make_gemm(const Fuser *f, const Node *n, const Strided *a, const Dim
     Loop lk = k.n ? k.loop[0] : none;
     Loop b0 = batch.n == 2 ? batch.loop[0] : none;
     Loop b1 = batch.n ? batch.loop[batch.n - 1] : none;
-    *out = (FuseGemm){.m = lm.extent, .n = ln.extent, .k = lk.extent,
-                      .batch = {b0.extent, b1.extent}};
+    *out =
+        (FuseGemm){.m = lm.extent, .n = ln.extent, .k = lk.extent, .batch = {b0.extent, b1.extent}};
     out->a = (FuseOperand){a->source, a->offset, lm.a, lk.a, {b0.a, b1.a}};
     out->b = (FuseOperand){b->source, b->offset, lk.b, ln.b, {b0.b, b1.b}};
     out->c = (FuseOperand){c->source, c->offset, lm.c, ln.c, {b0.c, b1.c}};
@@ -362,8 +360,7 @@ static Target find_target(const Fuser *f, uint32_t id)
                 return better;
             continue;
         }
-        if (added_in_place(f, u, at) &&
-            target_strides(f, id, (Val){at, 0}, (Val){u, 0}, &better)) {
+        if (added_in_place(f, u, at) && target_strides(f, id, (Val){at, 0}, (Val){u, 0}, &better)) {
             better.accumulate = true;
             return better;
         }
@@ -457,9 +454,9 @@ static void gemms_of_pieces(Fuser *f, Kern *k, const Node *n, int side, const Ta
     bool contracted = among(mine, axis);
     uint32_t other_axis = contracted ? (uint32_t)others.at[0] : 0, result_axis = 0;
     bool is_b = false;
-    while (!contracted && (operand_axis(f, n, node_attr(n, ATTR_batch_a).n + result_axis, &is_b) !=
-                               axis ||
-                           is_b != (side == 1)))
+    while (!contracted &&
+           (operand_axis(f, n, node_attr(n, ATTR_batch_a).n + result_axis, &is_b) != axis ||
+            is_b != (side == 1)))
         result_axis++;
     result_axis += node_attr(n, ATTR_batch_a).n;
     Dim at = dim_const(f->t, 0);
@@ -504,10 +501,10 @@ static void join_sums(Fuser *f, Kern *k, uint32_t id, bool accumulate)
     for (int side = 0; side < 2; side++) {
         Val v = n->in[side];
         Attr contract = node_attr(n, side ? ATTR_contract_b : ATTR_contract_a);
-        if (in_pieces(f, v) || (n->op == OP_dot && in_pieces(f, n->in[!side]) &&
-                                among(node_attr(n, side ? ATTR_contract_a : ATTR_contract_b),
-                                      (uint32_t)node_int(graph_node(f->g, n->in[!side]),
-                                                         ATTR_axis))))
+        if (in_pieces(f, v) ||
+            (n->op == OP_dot && in_pieces(f, n->in[!side]) &&
+             among(node_attr(n, side ? ATTR_contract_a : ATTR_contract_b),
+                   (uint32_t)node_int(graph_node(f->g, n->in[!side]), ATTR_axis))))
             continue;
         for (uint32_t i = f->users.start[v.node]; i < f->users.start[v.node + 1]; i++) {
             uint32_t u = f->users.list[i];
@@ -525,8 +522,8 @@ static void join_sums(Fuser *f, Kern *k, uint32_t id, bool accumulate)
                 continue;
             Dim zero = dim_const(f->t, 0);
             Dim step = t.c.rank ? t.c.stride[0] : zero;
-            *sum = (FuseOperand){t.out, t.c.offset, side ? zero : step, side ? step : zero,
-                                 {zero, zero}};
+            *sum = (FuseOperand){
+                t.out, t.c.offset, side ? zero : step, side ? step : zero, {zero, zero}};
             vec_push(f->a, &k->roots, root_of((Val){u, 0}, t.out.node == u));
             f->owner[u] = (int32_t)f->ks.n;
             if (t.out.node != u)

@@ -1,5 +1,5 @@
-/* fuse_internal.h: shared by fuse.c (what is stored), fuse_place.c (where), fuse_contract.c (dots as
- * products) and fuse_merge.c (which kernels become one). SPDX-License-Identifier: MIT */
+/* fuse_internal.h: shared by fuse.c (what is stored), fuse_place.c (where), fuse_contract.c (dots
+ * as products) and fuse_merge.c (which kernels become one). SPDX-License-Identifier: MIT */
 #ifndef TENON_FUSE_INTERNAL_H
 #define TENON_FUSE_INTERNAL_H
 
@@ -43,11 +43,11 @@ typedef struct {
     VEC(uint32_t) body;
     VEC(Read) reads;
     VEC(FuseGemm) gemms;
-    uint32_t visit;    /* stamp of searches */
-    Val into;          /* COPY, fill: see FuseGroup */
+    uint32_t visit; /* stamp of searches */
+    Val into;       /* COPY, fill: see FuseGroup */
     Dim offset, count;
     double value;
-    int32_t after;     /* effects: the one before, behind which it runs; -1: none */
+    int32_t after; /* effects: the one before, behind which it runs; -1: none */
 } Kern;
 
 /* A constant piece of a concat is filled in by kernel `kern`. */
@@ -64,9 +64,9 @@ typedef struct {
     VEC(Fill) fills;
     bool *live;
     Users users;
-    uint8_t *kind;     /* NodeKind of each node */
-    Placement *place;  /* of each node */
-    uint32_t *first;   /* number of result 0 of each node among all values */
+    uint8_t *kind;    /* NodeKind of each node */
+    Placement *place; /* of each node */
+    uint32_t *first;  /* number of result 0 of each node among all values */
     uint32_t nvals;
     bool *keep;        /* value: must be in memory whoever reads it */
     bool *own;         /* value: result, saved or commit: needs storage of its own */

@@ -22,7 +22,8 @@ static AxisMap no_axes(bool exact)
 
 static bool same_map(const AxisMap *a, const AxisMap *b)
 {
-    return a->exact == b->exact && (!a->exact || !memcmp(a->axis_of, b->axis_of, sizeof a->axis_of));
+    return a->exact == b->exact &&
+           (!a->exact || !memcmp(a->axis_of, b->axis_of, sizeof a->axis_of));
 }
 
 /* The result's axes are regrouped into the operand's, in row-major order. */
@@ -239,8 +240,8 @@ bool fuse_cone(Fuser *f, Kern *k)
         const Node *n = graph_node(f->g, r->val);
         AxisMap m = no_axes(true);
         memcpy(m.axis_of, r->axis_of, sizeof m.axis_of);
-        double elements = n->op == OP_slice || n->op == OP_gather
-                              ? val_count(f->p, f->g, r->val) : 1e300;
+        double elements =
+            n->op == OP_slice || n->op == OP_gather ? val_count(f->p, f->g, r->val) : 1e300;
         /* a second walk from another root must see nodes again for its phase */
         w.phase = 0;
         vec_push(f->a, &k->body, r->val.node);
@@ -313,7 +314,8 @@ Kern *fuse_kern(Fuser *f, uint32_t id)
     Kern *k = arena_new(f->a, Kern);
     Val v = {id, 0};
     const TypeInfo *t = n->op == OP_reduce || n->op == OP_check || n->op == OP_print
-                            ? val_info(f->p, f->g, n->in[0]) : val_info(f->p, f->g, v);
+                            ? val_info(f->p, f->g, n->in[0])
+                            : val_info(f->p, f->g, v);
     FuseRoot r = {.val = v};
     memset(r.axis_of, -1, sizeof r.axis_of);
     k->after = -1;

@@ -84,8 +84,8 @@ static uint32_t piece_source(const Fuser *f, Val v)
     return v.node;
 }
 
-/* Strides of the operand of a reshape, given those of its result: an axis of the result that is made
- * of several of the operand splits; several that make up one must lie side by side. */
+/* Strides of the operand of a reshape, given those of its result: an axis of the result that is
+ * made of several of the operand splits; several that make up one must lie side by side. */
 bool fuse_reshape_strides(const Fuser *f, const TypeInfo *r, const Dim *of_r, const TypeInfo *x,
                           Dim *of_x)
 {

@@ -234,11 +234,11 @@ static void print_group(const Fusion *f, uint32_t i, StrBuf *out)
 void fuse_print(const Fusion *f, StrBuf *out)
 {
     const Graph *g = f->g;
-    static const char *const kinds[] = {"method",   "training", "forward_train", "backward",
-                                        "grad",     "step",     "update",        "init",
-                                        "test",     "body",     "def"};
-    sb_printf(out, "graph @%s %s: %u groups\n", sym_text(f->p->cx->names, g->name),
-              kinds[g->kind], f->groups.n);
+    static const char *const kinds[] = {"method", "training", "forward_train", "backward", "grad",
+                                        "step",   "update",   "init",          "test",     "body",
+                                        "def"};
+    sb_printf(out, "graph @%s %s: %u groups\n", sym_text(f->p->cx->names, g->name), kinds[g->kind],
+              f->groups.n);
     for (uint32_t i = 0; i < f->groups.n; i++)
         print_group(f, i, out);
     for (uint32_t i = 0; i < f->buffers.n; i++) {

@@ -2,7 +2,8 @@
  *
  *   graph @m.f(%x) {                       graph @m.f(%x, %d_y) {
  *     return %y }                   =>       return %y, %d_x
- *                                            commit grad.seg0 <- concat(add(slice grad.seg0, ..)..) }
+ *                                            commit grad.seg0 <- concat(add(slice grad.seg0, ..)..)
+ * }
  *
  * A method whose first result is a 0-d float also gets a GRAD graph: value and parameter gradients
  * in one. SPDX-License-Identifier: MIT */
@@ -35,7 +36,10 @@ uint32_t segment_grad_slot(Program *p, uint32_t segment)
     Slot slot = p->slots.at[segment];
     const char *name = sym_text(p->cx->names, slot.name);
     Slot grad = {.name = sym_of(p->cx->names, arena_printf(p->cx->scratch, "grad.%s", name)),
-                 .kind = SLOT_GRAD, .type = slot.type, .segment = segment, .at = slot.at};
+                 .kind = SLOT_GRAD,
+                 .type = slot.type,
+                 .segment = segment,
+                 .at = slot.at};
     return program_add_slot(p, grad);
 }
 
@@ -83,7 +87,8 @@ static bool frozen(const Program *p, uint32_t slot, Dim lo, Dim n)
         const StateView *v = &p->state.at[i];
         if (v->slot != slot || v->trainable)
             continue;
-        Dim from = dim_const(t, v->offset), to = dim_add(t, from, type_numel((Program *)p, v->type));
+        Dim from = dim_const(t, v->offset),
+            to = dim_add(t, from, type_numel((Program *)p, v->type));
         if (dim_le(t, from, lo) == YES && dim_le(t, dim_add(t, lo, n), to) == YES)
             return true;
     }

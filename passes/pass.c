@@ -75,8 +75,8 @@ static void verify(const Program *p, const char *pass, bool explicit_shapes)
     for (uint32_t i = 0; i < p->graphs.n; i++) {
         const char *error = tensor_verify(p, p->graphs.at[i], explicit_shapes);
         if (error)
-            die("after pass %s, graph %s: %s", pass,
-                sym_text(p->cx->names, p->graphs.at[i]->name), error);
+            die("after pass %s, graph %s: %s", pass, sym_text(p->cx->names, p->graphs.at[i]->name),
+                error);
     }
     round_trip(p, pass);
 }

@@ -6,23 +6,24 @@
 #include "ir/tensor.h"
 
 typedef struct {
-    int level;             /* 0..3, of -O */
+    int level; /* 0..3, of -O */
     bool fast_math, deterministic;
-    const char *stop_after; /* name of a pass (-E=ir:PASS), or NULL */
+    const char *stop_after;      /* name of a pass (-E=ir:PASS), or NULL */
     const char *const *disabled; /* -fno-PASS */
     int ndisabled;
-    const char *remat;     /* none, auto (NULL), all */
-    const char *fgrad;     /* -fgrad=: NULL or "all" (every float argument), "none" (parameters only),
-                              or comma-separated argument names */
-    bool verify;           /* verifier, and print/parse round trip, after every pass */
-    StrBuf *dump;          /* stop_after: the text goes here */
+    const char *remat; /* none, auto (NULL), all */
+    const char *fgrad; /* -fgrad=: NULL or "all" (every float argument), "none" (parameters only),
+                          or comma-separated argument names */
+    bool verify;       /* verifier, and print/parse round trip, after every pass */
+    StrBuf *dump;      /* stop_after: the text goes here */
     void (*timing)(void *ctx, const char *pass, double seconds); /* or NULL */
     void *timing_ctx;
 } PassOptions;
 
-/** Runs the tensor passes over every graph of the program. The frontend gave METHOD, TRAINING, STEP,
- * UPDATE, INIT and TEST graphs; afterwards FORWARD_TRAIN, BACKWARD and GRAD graphs exist for each
- * method that has anything to differentiate, and TRAINING ones are gone. False after diagnostics. */
+/** Runs the tensor passes over every graph of the program. The frontend gave METHOD, TRAINING,
+ * STEP, UPDATE, INIT and TEST graphs; afterwards FORWARD_TRAIN, BACKWARD and GRAD graphs exist for
+ * each method that has anything to differentiate, and TRAINING ones are gone. False after
+ * diagnostics. */
 bool passes_run(Program *p, const PassOptions *o);
 
 typedef struct {

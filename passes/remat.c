@@ -53,12 +53,12 @@ bool *graph_backward(const Program *p, const Graph *g, const Joint *j)
 typedef struct {
     uint32_t to;
     double cap; /* left */
-} Edge; /* edge e and e ^ 1 are each other's reverse */
+} Edge;         /* edge e and e ^ 1 are each other's reverse */
 
 typedef struct {
     Arena *a;
     VEC(Edge) edges;
-    VEC(uint32_t) *out; /* edges that leave a vertex; see flow_vertex */
+    VEC(uint32_t) * out; /* edges that leave a vertex; see flow_vertex */
     int *level;
     uint32_t *next, n;
 } Flow;
@@ -106,7 +106,8 @@ static bool flow_levels(Flow *f, uint32_t from, uint32_t to)
     return f->level[to] >= 0;
 }
 
-/* One path of the level graph from `from`, by an explicit stack of edges; false if there is none. */
+/* One path of the level graph from `from`, by an explicit stack of edges; false if there is none.
+ */
 static bool flow_path(Flow *f, uint32_t from, uint32_t to, uint32_t *stack)
 {
     uint32_t v = from, depth = 0;
@@ -195,8 +196,7 @@ static bool never_again(const Cut *c, uint32_t id)
         return true;
     if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
         return false;
-    if (n->op == OP_reduce &&
-        4 * node_bytes(c->p, c->g, id) <= val_bytes(c->p, c->g, n->in[0]))
+    if (n->op == OP_reduce && 4 * node_bytes(c->p, c->g, id) <= val_bytes(c->p, c->g, n->in[0]))
         return true;
     return c->mode == 1 || (c->mode == 0 && feeds_product(c, id));
 }
@@ -221,7 +221,8 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
     return node_bytes(c->p, c->g, id) * (stored ? 1 : 2);
 }
 
-/* saved[node]: backward reads this forward value. Vertices: 2 id into a node, 2 id + 1 out of it. */
+/* saved[node]: backward reads this forward value. Vertices: 2 id into a node, 2 id + 1 out of it.
+ */
 static bool *find_cut(const Cut *c)
 {
     const Graph *g = c->g;

@@ -90,7 +90,8 @@ static void copy_dot(Rewrite *rw, uint32_t id)
         x = contracted_last(&rw->b, x, ca, a.n, ba, batch_a.n);
     if (!side_by_side(cb, a.n))
         y = contracted_last(&rw->b, y, cb, a.n, bb, batch_a.n);
-    Val v = build_dot(&rw->b, x, y, ba, bb, batch_a.n, ca, cb, a.n, (DType)node_int(&n, ATTR_dtype));
+    Val v =
+        build_dot(&rw->b, x, y, ba, bb, batch_a.n, ca, cb, a.n, (DType)node_int(&n, ATTR_dtype));
     rw->b.stage = -1;
     val_hint(&rw->b, v, n.hint);
     rewrite_set(rw, (Val){id, 0}, v);

@@ -1,7 +1,7 @@
 /* split.c: a training graph becomes two, joined by a tape.
  *
- *   graph @m.f(%x, %d_y) {              graph @m.f (forward_train) (%x) { .. return %y  saved %h, %x }
- *     return %y, %d_x }           =>    graph @m.f (backward) (%d_y, %h, %x) { .. return %d_x }
+ *   graph @m.f(%x, %d_y) {              graph @m.f (forward_train) (%x) { .. return %y  saved %h,
+ * %x } return %y, %d_x }           =>    graph @m.f (backward) (%d_y, %h, %x) { .. return %d_x }
  *
  * What backward reads of forward is saved, in order of definition; state that forward does not
  * change is read again instead. SPDX-License-Identifier: MIT */
@@ -20,8 +20,7 @@ typedef struct {
 /* Backward has it by itself. */
 static bool at_hand(const Split *s, const Node *n)
 {
-    return op_is_free(n->op) ||
-           (n->op == OP_state && !s->changed[node_int(n, ATTR_slot)]);
+    return op_is_free(n->op) || (n->op == OP_state && !s->changed[node_int(n, ATTR_slot)]);
 }
 
 /* Views of what is at hand (parameters) are made again. */
@@ -119,8 +118,8 @@ static Sym free_name(Program *p, const Graph *g, const Node *n, uint32_t k)
 {
     const char *hint = n->hint.id ? sym_text(p->cx->names, n->hint) : op_name(n->op);
     for (uint32_t i = 0;; i++) {
-        Sym name = sym_of(p->cx->names, i || k ? arena_printf(p->cx->scratch, "%s.%u", hint, i + k)
-                                               : hint);
+        Sym name = sym_of(p->cx->names,
+                          i || k ? arena_printf(p->cx->scratch, "%s.%u", hint, i + k) : hint);
         bool taken = false;
         for (uint32_t j = 0; j < g->params.n; j++)
             taken |= sym_eq(g->params.at[j].name, name);
@@ -165,7 +164,11 @@ static void split_graph(Pipeline *pl, const Joint *j)
     Program *p = pl->p;
     Arena *a = p->cx->scratch;
     Graph *g = p->graphs.at[j->graph];
-    Split s = {p, g, j, graph_backward(p, g, j), arena_array(a, bool, g->nodes.n),
+    Split s = {p,
+               g,
+               j,
+               graph_backward(p, g, j),
+               arena_array(a, bool, g->nodes.n),
                arena_array(a, bool, p->slots.n)};
     const bool *live = graph_live(p, g);
     for (uint32_t i = 0; i < j->ncommits; i++)

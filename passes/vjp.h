@@ -10,9 +10,9 @@ typedef struct {
     Builder *b;
     Program *p;
     Graph *g;
-    uint32_t n;     /* nodes at the start */
-    bool **stop;    /* [node][result]: cotangents are collected here, and go no further; or NULL */
-    bool **active;  /* [node][result]: depends on what is differentiated */
+    uint32_t n;    /* nodes at the start */
+    bool **stop;   /* [node][result]: cotangents are collected here, and go no further; or NULL */
+    bool **active; /* [node][result]: depends on what is differentiated */
     struct Terms **terms; /* [node][result]: cotangents that arrived, not yet added up */
     bool failed;
 } Reverse;

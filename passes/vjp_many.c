@@ -12,9 +12,9 @@ typedef struct {
     Reverse *r;
     const Node *n;
     uint32_t id;
-    TypeInfo x;        /* of the operand */
+    TypeInfo x; /* of the operand */
     Attr axes;
-    Dim count;         /* elements reduced into one */
+    Dim count; /* elements reduced into one */
 } Red;
 
 static Val spread(const Red *e, bool back, Val v)

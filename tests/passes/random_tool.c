@@ -85,8 +85,8 @@ static void binary(Gen *r)
 
 static void reduce(Gen *r)
 {
-    static const Reducer kinds[] = {RED_add, RED_max, RED_moments, RED_logsumexp, RED_argmax,
-                                    RED_add};
+    static const Reducer kinds[] = {RED_add,       RED_max,    RED_moments,
+                                    RED_logsumexp, RED_argmax, RED_add};
     Val x = any(r);
     TypeInfo t = type(r, x);
     int64_t axes[MAX_RANK];
@@ -256,23 +256,36 @@ static Val argument(Gen *r, const char *name, uint32_t rank)
 static void parameters(Gen *r)
 {
     DimTable *d = r->cx->dims;
-    int64_t a = 2 + (int64_t)pick(r, 5), b = 3 + (int64_t)pick(r, 4), at = a * b + (int64_t)pick(r, 3);
+    int64_t a = 2 + (int64_t)pick(r, 5), b = 3 + (int64_t)pick(r, 4),
+            at = a * b + (int64_t)pick(r, 3);
     Dim n = dim_const(d, at + a), wshape[2] = {dim_const(d, a), dim_const(d, b)};
-    uint32_t slot = program_add_slot(
-        r->p, (Slot){.name = sym_of(r->cx->names, "seg0"), .kind = SLOT_PARAM, .saved = true,
-                     .type = type_of(r->p, DT_f32, &n, 1, 0)});
-    StateView w = {.name = sym_of(r->cx->names, "w"), .slot = slot, .trainable = true,
-                   .is_param = true, .saved = true, .type = type_of(r->p, DT_f32, wshape, 2, 0)};
-    StateView c = {.name = sym_of(r->cx->names, "c"), .slot = slot, .offset = at,
-                   .trainable = true, .is_param = true, .saved = true,
+    uint32_t slot = program_add_slot(r->p, (Slot){.name = sym_of(r->cx->names, "seg0"),
+                                                  .kind = SLOT_PARAM,
+                                                  .saved = true,
+                                                  .type = type_of(r->p, DT_f32, &n, 1, 0)});
+    StateView w = {.name = sym_of(r->cx->names, "w"),
+                   .slot = slot,
+                   .trainable = true,
+                   .is_param = true,
+                   .saved = true,
+                   .type = type_of(r->p, DT_f32, wshape, 2, 0)};
+    StateView c = {.name = sym_of(r->cx->names, "c"),
+                   .slot = slot,
+                   .offset = at,
+                   .trainable = true,
+                   .is_param = true,
+                   .saved = true,
                    .type = type_of(r->p, DT_f32, wshape, 1, 0)};
     vec_push(r->cx->perm, &r->p->state, w);
     vec_push(r->cx->perm, &r->p->state, c);
     Val v = build_view(&r->b, &w), u = build_view(&r->b, &c);
     add(r, v);
     add(r, u);
-    add(r, build2(&r->b, OP_mul, v, build_transpose(&r->b, build_broadcast(&r->b, u,
-                  (Dim[]){wshape[1], wshape[0]}, 2, (int64_t[]){1}), (int64_t[]){1, 0})));
+    add(r, build2(&r->b, OP_mul, v,
+                  build_transpose(
+                      &r->b,
+                      build_broadcast(&r->b, u, (Dim[]){wshape[1], wshape[0]}, 2, (int64_t[]){1}),
+                      (int64_t[]){1, 0})));
 }
 
 int main(int argc, char **argv)
@@ -302,8 +315,9 @@ int main(int argc, char **argv)
     add(&r, argument(&r, "z", 3));
     add(&r, argument(&r, "u", 1));
     parameters(&r);
-    static void (*const steps[])(Gen *) = {unary,  binary, binary, reduce, transpose, reshape, slice,
-                                           concat, pad,    dot,    dot,    choose,    binary,  unary};
+    static void (*const steps[])(Gen *) = {unary,   binary, binary, reduce, transpose,
+                                           reshape, slice,  concat, pad,    dot,
+                                           dot,     choose, binary, unary};
     for (int i = 0; i < STEPS; i++)
         steps[pick(&r, sizeof steps / sizeof *steps)](&r);
     uint32_t nresults = 1 + pick(&r, 3);

@@ -180,7 +180,8 @@ static void check_case(Case *c, Val y)
 
 /* --- pointwise rows --------------------------------------------------------------------------- */
 
-static void row_case(Op op, const int64_t (*shape)[2], const uint32_t *rank, const double (*range)[2])
+static void row_case(Op op, const int64_t (*shape)[2], const uint32_t *rank,
+                     const double (*range)[2])
 {
     Case c = begin(op_name(op));
     Val in[3];
@@ -197,8 +198,9 @@ static void row_case(Op op, const int64_t (*shape)[2], const uint32_t *rank, con
         else
             in[k] = input(&c, DT_f64, shape[k], rank[k], range[k][0], range[k][1]);
     }
-    Val y = n == 1 ? build1(&c.b, op, in[0]) : n == 2 ? build2(&c.b, op, in[0], in[1])
-                                                     : build3(&c.b, op, in[0], in[1], in[2]);
+    Val y = n == 1   ? build1(&c.b, op, in[0])
+            : n == 2 ? build2(&c.b, op, in[0], in[1])
+                     : build3(&c.b, op, in[0], in[1], in[2]);
     check_case(&c, y);
 }
 
@@ -207,14 +209,16 @@ static void test_rows(void **state)
     (void)state;
     static const int64_t same[3][2] = {{2, 3}, {2, 3}, {2, 3}}, mixed[3][2] = {{2, 3}, {3}, {2, 1}};
     static const int64_t other[3][2] = {{3}, {2, 3}, {1, 3}};
-    static const uint32_t rank2[3] = {2, 2, 2}, rank_mixed[3] = {2, 1, 2}, rank_other[3] = {1, 2, 2};
+    static const uint32_t rank2[3] = {2, 2, 2}, rank_mixed[3] = {2, 1, 2},
+                          rank_other[3] = {1, 2, 2};
     static const double up[3][2] = {{0.25, 0.45}, {0.5, 0.75}, {0.8, 0.95}};
     static const double inside[3][2] = {{0.6, 0.7}, {0.2, 0.35}, {0.8, 0.95}};
     static const double down[3][2] = {{-0.7, -0.4}, {1.3, 1.9}, {-0.3, 0.9}};
     static const double wide[3][2] = {{2.1, 2.4}, {0.9, 0.95}, {-3, 3}};
     for (int op = 1; op < OP_COUNT; op++) {
         const OpInfo *info = op_info((Op)op);
-        if (!info->pointwise || info->result == RES_BOOL || info->domain == DOM_BITS || op == OP_detach)
+        if (!info->pointwise || info->result == RES_BOOL || info->domain == DOM_BITS ||
+            op == OP_detach)
             continue;
         row_case((Op)op, same, rank2, up);
         row_case((Op)op, same, rank2, inside);
@@ -231,8 +235,8 @@ static const int64_t shape_234[] = {2, 3, 4};
 static void test_reduce(void **state)
 {
     (void)state;
-    static const Reducer kinds[] = {RED_add, RED_mul, RED_max, RED_min, RED_argmax, RED_argmin,
-                                    RED_moments, RED_logsumexp};
+    static const Reducer kinds[] = {RED_add,    RED_mul,    RED_max,     RED_min,
+                                    RED_argmax, RED_argmin, RED_moments, RED_logsumexp};
     static const int64_t axes[][3] = {{1}, {0, 2}, {0, 1, 2}, {2}};
     static const uint32_t naxes[] = {1, 2, 3, 1};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -302,14 +306,15 @@ static void test_views(void **state)
 {
     (void)state;
     Case c = begin("views");
-    static const int64_t perm[] = {2, 0, 1}, back[] = {1, -1, 2}, gaps[] = {0, 1, 2}, dims[] = {0, 2};
+    static const int64_t perm[] = {2, 0, 1}, back[] = {1, -1, 2}, gaps[] = {0, 1, 2},
+                         dims[] = {0, 2};
     static const int64_t one[] = {3, 1};
     Val x = input(&c, DT_f64, shape_234, 3, -1, 1);
     Val t = build1(&c.b, OP_sin, build_transpose(&c.b, x, perm)); /* [4, 2, 3] */
     Val s = build_slice(&c.b, t, (Dim[]){size(&c, 1), size(&c, 1), size(&c, 0)}, back,
                         (Dim[]){size(&c, 3), size(&c, 2), size(&c, 2)}); /* [3, 2, 2] */
-    Val r = build_reshape(&c.b, build1(&c.b, OP_exp, s), (Dim[]){size(&c, 2), size(&c, 2),
-                                                                 size(&c, 3)}, 3);
+    Val r = build_reshape(&c.b, build1(&c.b, OP_exp, s),
+                          (Dim[]){size(&c, 2), size(&c, 2), size(&c, 3)}, 3);
     Val fill = build_const(&c.b, DT_f64, 0.5);
     Val p = build_pad(&c.b, r, fill, (Dim[]){size(&c, 1), size(&c, 0), size(&c, 2)},
                       (Dim[]){size(&c, 0), size(&c, 1), size(&c, 0)}, gaps);
@@ -317,8 +322,8 @@ static void test_views(void **state)
     TypeInfo pt = *val_info(c.p, c.g, p);
     Val column = build_slice_axis(&c.b, build_reshape(&c.b, small, (Dim[]){size(&c, 3)}, 1), 0,
                                   size(&c, 0), size(&c, 3));
-    Val wide = build_broadcast(&c.b, build_reshape(&c.b, column, (Dim[]){pt.shape[0], size(&c, 1)}, 2),
-                               pt.shape, 3, dims);
+    Val wide = build_broadcast(
+        &c.b, build_reshape(&c.b, column, (Dim[]){pt.shape[0], size(&c, 1)}, 2), pt.shape, 3, dims);
     Val y = build2(&c.b, OP_mul, p, build1(&c.b, OP_tanh, wide));
     check_case(&c, build1(&c.b, OP_sin, y));
 
@@ -450,8 +455,9 @@ static void test_segment(void **state)
     const EvalTensor *out = run(&c, NULL, slots);
     for (int64_t i = 0; i < ten; i++) {
         double want = i >= 1 && i < 5 ? 0.2 * (double)(i + 1) * cos(0.2 + 0.37 * (double)(i - 1))
-                      : i >= 7 && i < 9 ? exp(0.1 * (double)(i + 1)) * cos(0.1 + 0.37 * (double)(i - 7))
-                                        : 0;
+                      : i >= 7 && i < 9
+                          ? exp(0.1 * (double)(i + 1)) * cos(0.1 + 0.37 * (double)(i - 7))
+                          : 0;
         assert_true(fabs(eval_at(&out[0], i) - want) < 1e-12);
         assert_true(fabs(eval_at(&out[1], i) - want - 0.1 * (double)(i + 2)) < 1e-12);
     }
@@ -479,11 +485,16 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),     cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_product_with_zeros), cmocka_unit_test(test_dot),
-        cmocka_unit_test(test_views),    cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_cumulate), cmocka_unit_test(test_call),
-        cmocka_unit_test(test_segment),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_product_with_zeros),
+        cmocka_unit_test(test_dot),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_cumulate),
+        cmocka_unit_test(test_call),
+        cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
-/* test_passes.c: what the passes make of a program computes what the program says. Each .tir file is
- * read with f64 in place of f32 and run through all passes in every mode of remat, verified and read
- * back after each; then results are compared with the untouched program, gradients with differences.
- *   test_passes FILE.tir...
- * SPDX-License-Identifier: MIT */
+/* test_passes.c: what the passes make of a program computes what the program says. Each .tir file
+ * is read with f64 in place of f32 and run through all passes in every mode of remat, verified and
+ * read back after each; then results are compared with the untouched program, gradients with
+ * differences. test_passes FILE.tir... SPDX-License-Identifier: MIT */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ typedef struct {
     const char *file;
     char *text;
     size_t n;
-    Program *p;                 /* untouched */
+    Program *p; /* untouched */
     int64_t sizes[MAX_SIZES];
     EvalTensor slots[32];
     int failures;
@@ -116,9 +115,9 @@ static void compare(Test *t, const char *what, const char *name, const EvalTenso
 /* --- gradients -------------------------------------------------------------------------------- */
 
 typedef struct {
-    const Graph *g;          /* untouched training graph */
+    const Graph *g; /* untouched training graph */
     EvalTensor in[16];
-    EvalTensor dy[16];       /* n == 0: no cotangent */
+    EvalTensor dy[16]; /* n == 0: no cotangent */
 } Training;
 
 /* sum_i <dy_i, y_i> */
