@@ -64,9 +64,9 @@ typedef struct {
     Dim domain[FUSE_AXES];
     uint32_t reduced;    /* ROW, REDUCE: bit per domain axis */
     VEC(FuseRoot) roots; /* operands first */
-    VEC(Val)
-    inputs;              /* values with buffers that are read, in order of first use by the walk
-                            over the roots: equal kernels see their operands in equal order */
+    /* values with buffers that are read, in order of first use by the walk over the roots: equal
+     * kernels see their operands in equal order */
+    VEC(Val) inputs;
     VEC(Val) outputs;    /* values with buffers that are written, in order of the roots */
     VEC(uint32_t) nodes; /* the cone: nodes evaluated here, increasing */
     VEC(FuseGemm) gemms; /* CONTRACT: in order of execution */
