@@ -24,11 +24,11 @@ typedef struct {
 typedef struct {
     Sym name;
     SymbolKind kind;
-    int64_t lo, hi;        /* inclusive interval; sizes default to 0 .. 2^31-1 */
-    int64_t div, rem;      /* value % div == rem; div >= 1 */
-    int64_t hint;          /* representative size, default 64: costs only */
-    Dim equals;            /* from `assert A == B`: normalisation replaces the symbol by this */
-    Dim extent;            /* AXIS: values are 0 .. extent-1 */
+    int64_t lo, hi;   /* inclusive interval; sizes default to 0 .. 2^31-1 */
+    int64_t div, rem; /* value % div == rem; div >= 1 */
+    int64_t hint;     /* representative size, default 64: costs only */
+    Dim equals;       /* from `assert A == B`: normalisation replaces the symbol by this */
+    Dim extent;       /* AXIS: values are 0 .. extent-1 */
 } SymbolInfo;
 
 typedef struct DimTable DimTable;
@@ -102,8 +102,7 @@ const char *dim_text(const DimTable *t, Arena *a, Dim d);
 /** Parses what dim_print prints. `lookup` gives the symbol of a name ({0}: unknown). NULL on
  * success, else a message; *end is set behind what was read. */
 const char *dim_parse(DimTable *t, const char *text, const char **end,
-                      Symbol (*lookup)(void *ctx, const char *name, size_t n), void *ctx,
-                      Dim *out);
+                      Symbol (*lookup)(void *ctx, const char *name, size_t n), void *ctx, Dim *out);
 
 /* The structure, for code generators: a sum of coefficient * product of atom powers. */
 typedef enum { ATOM_SYMBOL, ATOM_FLOORDIV, ATOM_MIN, ATOM_MAX } AtomKind;
@@ -134,8 +133,8 @@ typedef enum { G_EQ, G_NE, G_LT, G_LE, G_DIVISIBLE, G_ARCH, G_HAS, G_WANT } Guar
 typedef enum { HAS_CUBLAS, HAS_CUBLASLT } Library;
 typedef struct {
     GuardKind kind;
-    Dim a, b;       /* EQ NE LT LE: a op b; DIVISIBLE: a % k == 0 */
-    int64_t k;      /* DIVISIBLE, ARCH (>= k), HAS (Library), WANT (result number) */
+    Dim a, b;  /* EQ NE LT LE: a op b; DIVISIBLE: a % k == 0 */
+    int64_t k; /* DIVISIBLE, ARCH (>= k), HAS (Library), WANT (result number) */
 } GuardTerm;
 typedef struct {
     GuardTerm *at;

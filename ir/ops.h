@@ -11,7 +11,7 @@
 typedef enum {
     OP_none,
 #define POINTWISE(name, arity, domain, result, weight, scalar, ga, gb, gc, doc) OP_##name,
-#define STRUCTURAL(name, nmin, nmax, doc, ...) OP_##name,
+#define STRUCTURAL(name, nmin, nmax, doc, ...)                                  OP_##name,
 #include "ir/ops.def"
 #undef POINTWISE
 #undef STRUCTURAL
@@ -38,10 +38,10 @@ typedef enum {
 } Reducer;
 
 typedef enum {
-    DOM_FLOAT,   /* float types */
-    DOM_NUMBER,  /* floats and integers */
-    DOM_BITS,    /* integers and bool */
-    DOM_ANY      /* all */
+    DOM_FLOAT,  /* float types */
+    DOM_NUMBER, /* floats and integers */
+    DOM_BITS,   /* integers and bool */
+    DOM_ANY     /* all */
 } Domain;
 typedef enum { RES_SAME, RES_BOOL } ResultKind; /* SAME: dtype of the last operand */
 
@@ -50,11 +50,11 @@ enum { MAX_ATTRS = 6 };
 typedef struct {
     const char *name, *doc;
     bool pointwise;
-    int nmin, nmax;      /* operands; nmax -1: any number */
-    Domain domain;       /* pointwise */
+    int nmin, nmax; /* operands; nmax -1: any number */
+    Domain domain;  /* pointwise */
     ResultKind result;
-    int weight;          /* pointwise: cost, 1 an add, 2 a division, 8 an exp */
-    const char *scalar;  /* pointwise: C expression over a, b, c */
+    int weight;         /* pointwise: cost, 1 an add, 2 a division, 8 an exp */
+    const char *scalar; /* pointwise: C expression over a, b, c */
     AttrName attrs[MAX_ATTRS];
     int nattrs;
     bool commutative;

@@ -91,9 +91,9 @@ typedef struct {
 
 typedef struct {
     Sym name;
-    Val val;        /* the OP_input node */
-    bool optional;  /* may be NULL in C: `has_default` graphs then supply the value */
-    int32_t inout;  /* number of the result that updates this argument in place, or -1 */
+    Val val;       /* the OP_input node */
+    bool optional; /* may be NULL in C: `has_default` graphs then supply the value */
+    int32_t inout; /* number of the result that updates this argument in place, or -1 */
     bool wants_grad;
     Span at;
     const char *doc;
@@ -122,17 +122,18 @@ typedef enum {
 } GraphKind;
 
 typedef struct Graph {
-    Sym name;   /* "forward", "loss", "loss.step" */
+    Sym name; /* "forward", "loss", "loss.step" */
     GraphKind kind;
-    Sym method; /* the method that it comes from */
+    Sym method;      /* the method that it comes from */
     VEC(Node) nodes; /* [0] unused */
     VEC(GraphParam) params;
     VEC(GraphResult) results;
     VEC(Commit) commits;
     VEC(EntryCheck) checks;
-    VEC(Val) effects;        /* print, check, collective: in source order; the builder lists them */
-    VEC(Val) saved;          /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
-                                them as its parameters after the cotangents */
+    VEC(Val) effects; /* print, check, collective: in source order; the builder lists them */
+    VEC(Val)
+    saved; /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
+              them as its parameters after the cotangents */
     Span at;
     const char *doc;
     uint32_t *table; /* hash-consing; private to tensor_build.c */
@@ -157,15 +158,15 @@ typedef struct {
     Sym name; /* of the slot: "seg0", "grad.seg0", "loss.m.seg0", "loss.lr" */
     SlotKind kind;
     Ty type;
-    bool saved;        /* goes into a state file */
-    double initial;    /* HYPER, COUNTER: value at creation */
-    uint32_t segment;  /* GRAD, MOMENT: slot of the parameters that it belongs to, else 0 */
+    bool saved;       /* goes into a state file */
+    double initial;   /* HYPER, COUNTER: value at creation */
+    uint32_t segment; /* GRAD, MOMENT: slot of the parameters that it belongs to, else 0 */
     Span at;
 } Slot;
 
 /* A named piece of a slot: what is saved, loaded and listed. */
 typedef struct {
-    Sym name;       /* PyTorch's state name: "layers.0.weight"; "loss.exp_avg.layers.0.weight" */
+    Sym name;         /* PyTorch's state name: "layers.0.weight"; "loss.exp_avg.layers.0.weight" */
     VEC(Sym) aliases; /* other names of a shared parameter */
     uint32_t slot;
     int64_t offset; /* elements */
@@ -176,16 +177,17 @@ typedef struct {
 } StateView;
 
 typedef struct {
-    Sym method;          /* the loss: "loss" */
-    uint32_t graph_step; /* index in graphs, set by the frontend */
-    int accumulate;      /* N calls a step; 1 normally */
+    Sym method;           /* the loss: "loss" */
+    uint32_t graph_step;  /* index in graphs, set by the frontend */
+    int accumulate;       /* N calls a step; 1 normally */
     VEC(uint32_t) hypers; /* slots */
     Span at;
 } TrainInfo;
 
 /* `gradcheck(f, ..)` of a test: run by the evaluator, in f64. The graph `inputs` has no parameters;
- * its results are the parameters of the graph `loss`, in order. That one's first result is the loss,
- * then come the derivatives of its float parameters that are differentiated, named "d_PARAMETER". */
+ * its results are the parameters of the graph `loss`, in order. That one's first result is the
+ * loss, then come the derivatives of its float parameters that are differentiated, named
+ * "d_PARAMETER". */
 typedef struct {
     Sym test, inputs, loss; /* graphs by name: program_find_graph(p, inputs, GRAPH_CHECK) */
     const char *text;       /* as written */
@@ -203,8 +205,8 @@ typedef struct Ctx {
 /* Everything of one `model`. */
 typedef struct Program {
     Ctx *cx;
-    Sym name; /* the model's */
-    VEC(Slot) slots;      /* [0] unused */
+    Sym name;        /* the model's */
+    VEC(Slot) slots; /* [0] unused */
     VEC(StateView) state;
     VEC(Graph *) graphs;
     VEC(TrainInfo) trains;
@@ -247,8 +249,8 @@ const TypeInfo *val_info(const Program *p, const Graph *g, Val v);
 
 /** The attribute, which the op must have. */
 Attr node_attr(const Node *n, AttrName name);
-int64_t node_int(const Node *n, AttrName name);      /* first word */
-double node_f64(const Node *n, AttrName name);       /* first word as a double */
+int64_t node_int(const Node *n, AttrName name); /* first word */
+double node_f64(const Node *n, AttrName name);  /* first word as a double */
 Dim node_dim(const Node *n, AttrName name, uint32_t i);
 
 /* --- building --------------------------------------------------------------------------------- */
@@ -258,9 +260,9 @@ Dim node_dim(const Node *n, AttrName name, uint32_t i);
 typedef struct {
     Program *p;
     Graph *g;
-    Site site;     /* given to new nodes */
-    int stage;     /* -1: the largest of the operands (default); else at least this */
-    bool no_fold;  /* keep exactly what is asked for (the text parser) */
+    Site site;    /* given to new nodes */
+    int stage;    /* -1: the largest of the operands (default); else at least this */
+    bool no_fold; /* keep exactly what is asked for (the text parser) */
 } Builder;
 
 Builder builder_for(Program *p, Graph *g);
@@ -280,12 +282,12 @@ Val build_input(Builder *b, Sym name, Ty type); /* also appends to g->params */
 Val build_state(Builder *b, uint32_t slot);
 /** A view of a parameter or buffer: slice + reshape of its slot. */
 Val build_view(Builder *b, const StateView *view);
-Val build_const(Builder *b, DType t, double value);    /* [] ; integers up to 2^53, bool 0/1 */
+Val build_const(Builder *b, DType t, double value); /* [] ; integers up to 2^53, bool 0/1 */
 Val build_const_int(Builder *b, DType t, int64_t value);
 Val build_full(Builder *b, DType t, double value, const Dim *shape, uint32_t rank);
-Val build_dim(Builder *b, Dim d);                       /* i64[] */
+Val build_dim(Builder *b, Dim d);                                           /* i64[] */
 Val build_iota(Builder *b, const Dim *shape, uint32_t rank, uint32_t axis); /* i32 */
-Val build_cast(Builder *b, Val x, DType t);             /* x itself if it has that type */
+Val build_cast(Builder *b, Val x, DType t); /* x itself if it has that type */
 /** Pointwise ops accept operands whose shapes broadcast (before pass `broadcast`); dtypes equal. */
 Val build1(Builder *b, Op op, Val x);
 Val build2(Builder *b, Op op, Val x, Val y);
