@@ -499,6 +499,7 @@ Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     case ST_fn:
         elab_error(e, DIAG_misplaced, s->at, "%s stands in a module, not in a function",
                    s->kind == ST_param ? "param" : s->kind == ST_buffer ? "buffer" : "fn");
+        scope_set(e, env->scope, s->kind == ST_fn ? s->fn->name.sym : s->name.sym, v_poison(), s->at);
         break;
     }
     return FLOW_next;
