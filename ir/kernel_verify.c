@@ -13,6 +13,7 @@ typedef struct {
     VEC(Symbol) loaded;  /* integers in scope */
     bool *started, *totalled; /* accumulators */
     bool *seen;          /* expressions, for one statement */
+    bool *inside;        /* loads whose place was compared with the shape: that holds everywhere */
     const char *why;
 } Verify;
 
@@ -110,7 +111,8 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
     check_guard(v, x->pred);
     switch (x->kind) {
     case KE_LOAD:
-        check_at(v, x->param, x->at, guarded);
+        check_at(v, x->param, x->at, guarded || v->inside[e.id]);
+        v->inside[e.id] |= !guarded;
         if (!v->why && v->k->params.at[x->param].mode == K_OUT)
             bad(v, "%s is read, but only written to", param_name(v, x->param));
         if (!v->why && v->k->params.at[x->param].dtype != x->type)
@@ -263,6 +265,7 @@ const char *kernel_verify(const Program *p, const Kernel *k)
     v.started = arena_array(p->cx->scratch, bool, k->accs.n + 1);
     v.totalled = arena_array(p->cx->scratch, bool, k->accs.n + 1);
     v.seen = arena_array(p->cx->scratch, bool, k->exprs.n + 1);
+    v.inside = arena_array(p->cx->scratch, bool, k->exprs.n + 1);
     check_params(&v);
     check_block(&v, &k->body);
     if (!v.why)

@@ -72,6 +72,22 @@ void *arena_alloc(Arena *a, size_t size)
     return memset(p, 0, size);
 }
 
+/* A size that was rounded up may be the first part of a larger block that somebody else still fills. */
+void *arena_grow(Arena *a, void *p, size_t old, size_t size)
+{
+    Chunk *c = a->top;
+    const unsigned char *end = c->data + c->used;
+    if (p && old && old % ALIGN == 0 && (unsigned char *)p + old == end && size >= old &&
+        size - old <= c->size - c->used) {
+        arena_alloc(a, size - old);
+        return p;
+    }
+    void *grown = arena_alloc(a, size);
+    if (old)
+        memcpy(grown, p, old < size ? old : size);
+    return grown;
+}
+
 char *arena_strndup(Arena *a, const char *s, size_t n)
 {
     char *p = arena_alloc(a, n + 1);

@@ -21,6 +21,10 @@ void arena_destroy(Arena *a);
 /** `size` zeroed bytes, aligned to 16. Never NULL; a size of 0 gives a valid pointer. */
 void *arena_alloc(Arena *a, size_t size);
 
+/** Room for `size` bytes with the first `old` of those at p, the others zero: the newest allocation
+ * grows where it stands, others are copied. `old` is what p was allocated with. */
+void *arena_grow(Arena *a, void *p, size_t old, size_t size);
+
 /** Copies of text; `arena_strndup` adds the terminator. */
 char *arena_strdup(Arena *a, const char *s);
 char *arena_strndup(Arena *a, const char *s, size_t n);

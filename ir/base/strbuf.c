@@ -1,4 +1,4 @@
-/* strbuf.c: doubling growth; the old text stays in the arena.
+/* strbuf.c: doubling growth, in place while the text is the newest in the arena.
  * SPDX-License-Identifier: MIT */
 #include "ir/base/strbuf.h"
 
@@ -12,10 +12,7 @@ static void room(StrBuf *b, size_t more)
     size_t cap = b->cap ? b->cap : 256;
     while (cap < b->n + more + 1)
         cap *= 2;
-    char *text = arena_alloc(b->a, cap);
-    if (b->n)
-        memcpy(text, b->text, b->n);
-    b->text = text;
+    b->text = arena_grow(b->a, b->text, b->cap, cap);
     b->cap = cap;
 }
 
@@ -35,7 +32,9 @@ void sb_puts(StrBuf *b, const char *s)
 
 void sb_putc(StrBuf *b, char c)
 {
-    sb_write(b, &c, 1);
+    room(b, 1);
+    b->text[b->n++] = c;
+    b->text[b->n] = 0;
 }
 
 void sb_vprintf(StrBuf *b, const char *fmt, va_list ap)
