@@ -24,8 +24,10 @@ bool builtin_to(Elab *e, const Call *c, Value *out)
     if (is_poison(what) || !arg_tensor(e, c, 0, &x))
         return false;
     switch (what->kind) {
-    case V_dtype: return give(e, build_cast(&e->b, x, what->dtype), out);
-    case V_tensor: return give(e, build_cast(&e->b, x, value_type(e, what)->dtype), out);
+    case V_dtype:
+        return give(e, build_cast(&e->b, x, what->dtype), out);
+    case V_tensor:
+        return give(e, build_cast(&e->b, x, value_type(e, what)->dtype), out);
     case V_device:
         elab_unsupported(e, c->at, "a copy on another device");
         return false;
@@ -135,8 +137,8 @@ bool builtin_eye(Elab *e, const Call *c, Value *out)
     shape[1] = shape[0];
     if (arg_given(c, 1) && !arg_dim(e, c, 1, &shape[1]))
         return false;
-    const Val on = build2(&e->b, OP_eq, build_iota(&e->b, shape, 2, 0),
-                          build_iota(&e->b, shape, 2, 1));
+    const Val on =
+        build2(&e->b, OP_eq, build_iota(&e->b, shape, 2, 0), build_iota(&e->b, shape, 2, 1));
     return give(e, build_cast(&e->b, on, t), out);
 }
 
@@ -165,8 +167,9 @@ bool builtin_arange(Elab *e, const Call *c, Value *out)
         if (is_poison(all[i]))
             return false;
         if (!is_number(all[i]) || all[i]->kind == V_late) {
-            elab_error(e, DIAG_not_static, c->at, "arange: bounds are sizes or numbers known while "
-                                                  "compiling");
+            elab_error(e, DIAG_not_static, c->at,
+                       "arange: bounds are sizes or numbers known while "
+                       "compiling");
             return false;
         }
         floats |= all[i]->kind == V_float;
@@ -177,8 +180,9 @@ bool builtin_arange(Elab *e, const Call *c, Value *out)
     Dim n;
     if (floats) {
         if (!is_static_number(&start) || !is_static_number(&stop) || static_number(&step) == 0) {
-            elab_error(e, DIAG_bad_call, c->at, "arange: float bounds are known while compiling, "
-                                                "and the step is not 0");
+            elab_error(e, DIAG_bad_call, c->at,
+                       "arange: float bounds are known while compiling, "
+                       "and the step is not 0");
             return false;
         }
         const double k = (static_number(&stop) - static_number(&start)) / static_number(&step);
@@ -213,7 +217,8 @@ bool builtin_linspace(Elab *e, const Call *c, Value *out)
         !arg_dtype(e, c, 3, e->float_type, &t))
         return false;
     if (dim_is_const(e->dims, n, &k)) {
-        const Value start = v_float(from), step = v_float(k > 1 ? (to - from) / (double)(k - 1) : 0);
+        const Value start = v_float(from),
+                    step = v_float(k > 1 ? (to - from) / (double)(k - 1) : 0);
         return give(e, progression(e, &start, &step, n, t), out);
     }
     Val v = build_cast(&e->b, build_iota(&e->b, &n, 1, 0), DT_f64);
@@ -276,8 +281,9 @@ bool builtin_randint(Elab *e, const Call *c, Value *out)
         !arg_shape(e, c, 2, shape, &rank, NULL) || !arg_dtype(e, c, 3, DT_i64, &t))
         return false;
     if (high <= low || high - low > INT32_MAX) {
-        elab_error(e, DIAG_bad_number, c->at, "randint: %lld to %lld is no range of 1 to 2^31-1 "
-                                              "numbers",
+        elab_error(e, DIAG_bad_number, c->at,
+                   "randint: %lld to %lld is no range of 1 to 2^31-1 "
+                   "numbers",
                    (long long)low, (long long)high);
         return false;
     }
@@ -375,8 +381,8 @@ bool builtin_index_select(Elab *e, const Call *c, Value *out)
         !arg_axis(e, c, 1, type_at(e, x)->rank, &axis))
         return false;
     if (type_at(e, index)->rank != 1) {
-        elab_error(e, DIAG_shape_mismatch, c->arg_at[2], "index_select: the index is a vector, not %s",
-                   type_str(e, index));
+        elab_error(e, DIAG_shape_mismatch, c->arg_at[2],
+                   "index_select: the index is a vector, not %s", type_str(e, index));
         return false;
     }
     /* axis first, rows chosen, and back */

@@ -78,7 +78,8 @@ bool builtin_masked_fill(Elab *e, const Call *c, Value *out)
         return false;
     const Value fill = v_tensor(e, val_as(e, &c->arg[2], type_at(e, v)->dtype));
     if (c->arg[1].kind != V_tensor || value_type(e, &c->arg[1])->dtype != DT_bool) {
-        elab_error(e, DIAG_dtype_mismatch, c->arg_at[1], "the mask of masked_fill is a bool tensor");
+        elab_error(e, DIAG_dtype_mismatch, c->arg_at[1],
+                   "the mask of masked_fill is a bool tensor");
         return false;
     }
     const Value *in[] = {&c->arg[1], &fill, x};
@@ -244,7 +245,8 @@ static void sum_alone(Elab *e, Labeled *t, const Labeled *other, const char *out
     t->n = kept;
 }
 
-static bool einsum_pair(Elab *e, const Call *c, Labeled *x, Labeled *y, const char *rest, Labeled *z)
+static bool einsum_pair(Elab *e, const Call *c, Labeled *x, Labeled *y, const char *rest,
+                        Labeled *z)
 {
     sum_alone(e, x, y, rest);
     sum_alone(e, y, x, rest);

@@ -328,8 +328,8 @@ bool builtin_unbind(Elab *e, const Call *c, Value *out)
         return axis_error(e, c, 1, "the size of the axis must be known while compiling");
     Value *v = arena_array(e->a, Value, n);
     for (int64_t i = 0; i < n; i++)
-        v[i] = v_tensor(e, without_axis(e, build_slice_axis(&e->b, x, axis, num(e, i), num(e, 1)),
-                                        axis));
+        v[i] = v_tensor(
+            e, without_axis(e, build_slice_axis(&e->b, x, axis, num(e, i), num(e, 1)), axis));
     *out = v_list(e, v, (uint32_t)n);
     return true;
 }
@@ -348,8 +348,8 @@ static bool pieces(Elab *e, Val x, uint32_t axis, const Dim *size, uint32_t n, V
 
 static bool does_not_divide(Elab *e, const Call *c, Val x, uint32_t axis, const char *by)
 {
-    elab_error(e, DIAG_sizes_differ, c->at, "%s: %s does not divide axis %u of %s", c->row->name, by,
-               axis, type_str(e, x));
+    elab_error(e, DIAG_sizes_differ, c->at, "%s: %s does not divide axis %u of %s", c->row->name,
+               by, axis, type_str(e, x));
     return false;
 }
 
@@ -528,9 +528,9 @@ bool builtin_roll(Elab *e, const Call *c, Value *out)
         const Dim size = type_at(e, y)->shape[axes[i]];
         int64_t k, whole;
         const bool wraps = dim_is_const(e->dims, shift, &k) && dim_is_const(e->dims, size, &whole);
-        const Dim most = wraps ? num(e, 0)
+        const Dim most = wraps                                       ? num(e, 0)
                          : dim_is_const(e->dims, shift, &k) && k < 0 ? num(e, -k)
-                                                                      : shift;
+                                                                     : shift;
         if (!prove_le(e, c->at, most, size, "roll moves by more than the axis has")) {
             elab_error(e, DIAG_bad_index, c->at, "roll: the shift must lie inside the axis");
             return false;
@@ -657,8 +657,9 @@ bool builtin_narrow(Elab *e, const Call *c, Value *out)
     if (!prove_le(e, c->at, dim_add(e->dims, start, length), size,
                   "narrow must lie inside the axis") ||
         !prove_le(e, c->at, num(e, 0), start, "narrow must begin at 0 or later")) {
-        elab_error(e, DIAG_bad_index, c->at, "narrow: %s elements from %s on are not in axis %u of %s",
-                   dim_str(e, length), dim_str(e, start), axis, type_str(e, x));
+        elab_error(e, DIAG_bad_index, c->at,
+                   "narrow: %s elements from %s on are not in axis %u of %s", dim_str(e, length),
+                   dim_str(e, start), axis, type_str(e, x));
         return false;
     }
     return give(e, build_slice_axis(&e->b, x, axis, start, length), out);

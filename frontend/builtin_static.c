@@ -197,8 +197,7 @@ bool builtin_allclose(Elab *e, const Call *c, Value *out)
 {
     double rtol, atol;
     bool equal_nan;
-    if (!arg_float(e, c, 2, &rtol) || !arg_float(e, c, 3, &atol) ||
-        !arg_bool(e, c, 4, &equal_nan))
+    if (!arg_float(e, c, 2, &rtol) || !arg_float(e, c, 3, &atol) || !arg_bool(e, c, 4, &equal_nan))
         return false;
     /* |a - b| <= atol + rtol * |b|, and equal infinities */
     Value diff, size, bound, near, same, nans[2], v;

@@ -24,8 +24,8 @@ typedef struct Optim Optim;
 /* ---- values ---- */
 
 typedef enum {
-    V_poison,    /* an error was reported */
-    V_unset,     /* no value yet; an argument that was not given */
+    V_poison, /* an error was reported */
+    V_unset,  /* no value yet; an argument that was not given */
     V_none,
     V_int,       /* i */
     V_float,     /* f */
@@ -148,7 +148,7 @@ struct State {
     uint32_t view; /* index in p->state + 1, once laid out */
     Val now;       /* value assigned in the graph now_graph, or node 0 */
     Graph *now_graph;
-    Val stand_in;  /* an input that stands for the parameter in stand_in_graph, or node 0 */
+    Val stand_in; /* an input that stands for the parameter in stand_in_graph, or node 0 */
     Graph *stand_in_graph;
     Span at;
     const char *doc;
@@ -173,9 +173,9 @@ struct Instance {
     VEC(Member) members;
     Values args; /* as configured, for copy() */
     bool building;
-    DType dtype;  /* default float type */
+    DType dtype; /* default float type */
     bool frozen;
-    Sym path;     /* "blocks.0", once the model is complete */
+    Sym path; /* "blocks.0", once the model is complete */
     bool named;
     uint32_t id;
     Span at;
@@ -226,13 +226,14 @@ struct Frame {
     Frame *up;
     const char *name; /* "MLP.forward" */
     Span call_at, def_at;
-    uint64_t chain;   /* hash of the chain of calls */
-    VEC(Sym) called;  /* names called from here so far, for the ordinals of sites */
-    Sym path;         /* of the instance */
+    uint64_t chain;       /* hash of the chain of calls */
+    VEC(Sym) called;      /* names called from here so far, for the ordinals of sites */
+    Sym path;             /* of the instance */
     const Instance *inst; /* of a method */
 };
 
-/* The graph of a function with a derivative of its own takes what it uses from outside as operands. */
+/* The graph of a function with a derivative of its own takes what it uses from outside as
+ * operands. */
 typedef struct Capture Capture;
 struct Capture {
     Capture *up;
@@ -271,39 +272,39 @@ struct Elab {
 
     Program *p; /* the program being made, and its graph being traced */
     Builder b;
-    Graph *making;        /* the graph in which the instances are made */
-    State *making_state;  /* whose INIT is being evaluated */
+    Graph *making;       /* the graph in which the instances are made */
+    State *making_state; /* whose INIT is being evaluated */
     uint32_t nstates, ninstances;
-    States states;        /* of the model, in state order */
-    Sizes defined;        /* -D values that are no consts */
+    States states; /* of the model, in state order */
+    Sizes defined; /* -D values that are no consts */
     Instance *root;
     uint32_t seed_slot, calls_slot;
-    bool drew;            /* the graph uses the model's random numbers */
-    Graph *entry;         /* gets entry checks on sizes; NULL: everything must be proved */
+    bool drew;    /* the graph uses the model's random numbers */
+    Graph *entry; /* gets entry checks on sizes; NULL: everything must be proved */
     VEC(Import *) imports;
 
     Frame *frame;
-    Frame root_frame;     /* of what is traced: the graph itself */
+    Frame root_frame; /* of what is traced: the graph itself */
     int depth;
-    int64_t steps;        /* statements run, to stop endless programs */
-    int nesting;          /* of eval */
+    int64_t steps; /* statements run, to stop endless programs */
+    int nesting;   /* of eval */
     Capture *capture;
     bool training, no_grad;
-    DType float_type;     /* the default float type here */
-    DType base_float;     /* of the model */
-    bool as_f64;          /* a gradient check is traced: f32 is f64 */
-    VEC(Value) asserts;   /* of the test being traced: run-time assertions */
+    DType float_type;   /* the default float type here */
+    DType base_float;   /* of the model */
+    bool as_f64;        /* a gradient check is traced: f32 is f64 */
+    VEC(Value) asserts; /* of the test being traced: run-time assertions */
     VEC(const char *) assert_texts;
     VEC(Span) assert_at;
     bool in_test;
     Sym test;
-    VEC(uint64_t) reported; /* (construct, line) of not_supported messages */
+    VEC(uint64_t) reported;  /* (construct, line) of not_supported messages */
     VEC(uint64_t) key_sites; /* of draws while the model is made: pairs (node, state or 0) */
     VEC(Val) keys_made;
     VEC(State *) key_states;
 
     struct {
-        Sym forward, training, axis, dim, underscore, out, to, ellipsis, on;
+        Sym forward, training, axis, dim, underscore, out, to, ellipsis;
     } word;
 };
 
@@ -333,7 +334,7 @@ static inline bool is_poison(const Value *v)
 {
     return v->kind == V_poison;
 }
-bool is_number(const Value *v);   /* int, float, size, late (no bool) */
+bool is_number(const Value *v); /* int, float, size, late (no bool) */
 bool is_static_number(const Value *v);
 double static_number(const Value *v);
 bool is_callable(const Value *v);
@@ -359,7 +360,7 @@ void elab_note(Elab *e, Diag *d, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 const char *sym(Elab *e, Sym s);
 Sym sym_new(Elab *e, const char *text);
-const char *type_str(Elab *e, Val v);  /* "f32[B, 64]" */
+const char *type_str(Elab *e, Val v); /* "f32[B, 64]" */
 const char *shape_str(Elab *e, const Dim *shape, uint32_t rank);
 const char *dim_str(Elab *e, Dim d);
 
@@ -379,7 +380,8 @@ bool arg_dim(Elab *e, const Call *c, uint32_t i, Dim *out);
 bool arg_axis(Elab *e, const Call *c, uint32_t i, uint32_t rank, uint32_t *out);
 /** One axis or a list, sorted, without repeats; none or left out: all. */
 bool arg_axes(Elab *e, const Call *c, uint32_t i, uint32_t rank, int64_t *axes, uint32_t *n);
-/** Ints in the order given: for permute, flip ... `shape` of a `*` parameter may be a list in it. */
+/** Ints in the order given: for permute, flip ... `shape` of a `*` parameter may be a list in it.
+ */
 bool arg_ints(Elab *e, const Call *c, uint32_t i, int64_t *out, uint32_t *n, uint32_t max);
 /** A shape: a list, or spread arguments. -1 is given as {0} if minus_one is not NULL. */
 bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, bool *minus_one);
@@ -444,8 +446,8 @@ typedef struct {
 bool count_step(Elab *e, Span at);
 Flow run_block(Elab *e, const Env *env, const AstStmts *body, Body *ret);
 Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret);
-bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at, Values *out,
-            Span *value_at);
+bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at,
+            Values *out, Span *value_at);
 Value run_assign(Elab *e, const Env *env, const AstExpr *place, Value v, Span at);
 
 /* ---- calls (elab_call.c) ---- */

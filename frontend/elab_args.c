@@ -45,17 +45,26 @@ bool arg_tensor(Elab *e, const Call *c, uint32_t i, Val *out)
 {
     const Value *v = &c->arg[i];
     switch (v->kind) {
-    case V_tensor: *out = use_val(e, v); return true;
+    case V_tensor:
+        *out = use_val(e, v);
+        return true;
     case V_int:
-    case V_size: *out = val_as(e, v, DT_i64); return true;
-    case V_float: *out = val_as(e, v, e->float_type); return true;
-    case V_bool: *out = val_as(e, v, DT_bool); return true;
+    case V_size:
+        *out = val_as(e, v, DT_i64);
+        return true;
+    case V_float:
+        *out = val_as(e, v, e->float_type);
+        return true;
+    case V_bool:
+        *out = val_as(e, v, DT_bool);
+        return true;
     case V_late: {
         DType t = value_type(e, v)->dtype;
         *out = val_as(e, v, t == DT_f64 ? e->float_type : t);
         return true;
     }
-    default: return wants(e, c, i, "a tensor");
+    default:
+        return wants(e, c, i, "a tensor");
     }
 }
 
@@ -198,8 +207,8 @@ bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, b
     if (minus_one)
         *minus_one = false;
     if (n > MAX_RANK) {
-        elab_error(e, DIAG_bad_call, c->arg_at[i], "%s: a tensor has at most %d axes",
-                   c->row->name, MAX_RANK);
+        elab_error(e, DIAG_bad_call, c->arg_at[i], "%s: a tensor has at most %d axes", c->row->name,
+                   MAX_RANK);
         return false;
     }
     for (uint32_t k = 0; k < n; k++) {

@@ -21,8 +21,12 @@ void push_frame(Elab *e, Frame *f, const char *name, Span call_at, Span def_at, 
         chain = hash_bytes(e->frame->chain, &ordinal, sizeof ordinal);
     }
     chain = hash_bytes(chain, name, strlen(name));
-    *f = (Frame){.up = e->frame, .name = name, .call_at = call_at, .def_at = def_at,
-                 .chain = chain, .path = path};
+    *f = (Frame){.up = e->frame,
+                 .name = name,
+                 .call_at = call_at,
+                 .def_at = def_at,
+                 .chain = chain,
+                 .path = path};
     e->frame = f;
     e->depth++;
 }
@@ -245,8 +249,7 @@ static bool default_value(Elab *e, FnCall *c, uint32_t i)
     if (is_tensor_type(p->type) && v.kind != V_none) {
         TypeInfo t;
         Val x;
-        if (!type_eval(e, &c->env, p->type, &t) ||
-            !initial_value(e, &v, &t, p->initial->at, &x))
+        if (!type_eval(e, &c->env, p->type, &t) || !initial_value(e, &v, &t, p->initial->at, &x))
             return false;
         c->value[i] = v_tensor(e, x);
         return true;
@@ -295,9 +298,9 @@ static void declare_results(Elab *e, FnCall *c)
             continue;
         if (!sym_eq(name, ast->name.sym))
             clash(e, c, name, ast->results.at[i].name.at, "result");
-        vec_push(e->a, &c->env.scope->locals,
-                 ((Local){.name = name, .value = {.kind = V_unset},
-                          .at = ast->results.at[i].name.at}));
+        vec_push(
+            e->a, &c->env.scope->locals,
+            ((Local){.name = name, .value = {.kind = V_unset}, .at = ast->results.at[i].name.at}));
     }
 }
 
@@ -308,10 +311,9 @@ static bool assigned_results(Elab *e, const FnCall *c, Body *b)
     for (uint32_t i = 0; i < r->n; i++) {
         const Local *l = r->at[i].name.sym.id ? scope_find(c->env.scope, r->at[i].name.sym) : NULL;
         if (!l || l->value.kind == V_unset) {
-            Diag *d = elab_error(e, DIAG_bad_call, c->fn->ast->results_at,
-                                 l ? "%s: result '%s' gets no value" : "%s returns nothing%s",
-                                 c->who, l ? sym(e, r->at[i].name.sym) : "");
-            (void)d;
+            elab_error(e, DIAG_bad_call, c->fn->ast->results_at,
+                       l ? "%s: result '%s' gets no value" : "%s returns nothing%s", c->who,
+                       l ? sym(e, r->at[i].name.sym) : "");
             return false;
         }
         vec_push(e->a, &b->values, l->value);
@@ -332,15 +334,16 @@ static bool check_result(Elab *e, const FnCall *c, const AstResult *r, const Env
     if (r->type->kind == TYPE_word) {
         if (word_fits(sym(e, r->type->name.sym), v))
             return true;
-        elab_error(e, DIAG_bad_type, at, "%s must be %s, not %s", what,
-                   sym(e, r->type->name.sym), value_kind(v));
+        elab_error(e, DIAG_bad_type, at, "%s must be %s, not %s", what, sym(e, r->type->name.sym),
+                   value_kind(v));
         return false;
     }
     if (r->type->kind != TYPE_tensor)
         return true;
     if (is_number(v) && r->type->dims.n == 0) /* a number where a 0-d tensor is expected */
-        *v = v_tensor(e, val_as(e, v, r->type->is_dtype ? dtype_named(e, sym(e, r->type->name.sym))
-                                                        : e->float_type));
+        *v = v_tensor(e, val_as(e, v,
+                                r->type->is_dtype ? dtype_named(e, sym(e, r->type->name.sym))
+                                                  : e->float_type));
     if (v->kind != V_tensor) {
         elab_error(e, DIAG_bad_type, at, "%s must be a tensor, not a %s", what, value_kind(v));
         return false;
@@ -468,11 +471,13 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
     FnCall c = {.fn = fn, .who = fn_name(e, fn), .at = at};
     c.value = arena_array(e->a, Value, ast->params.n);
     c.value_at = arena_array(e->a, Span, ast->params.n);
-    c.env = (Env){.file = fn->file, .inst = fn->inst, .scope = scope_push(e, fn->scope),
+    c.env = (Env){.file = fn->file,
+                  .inst = fn->inst,
+                  .scope = scope_push(e, fn->scope),
                   .models = fn->models};
     Value out = v_poison();
-    Span def_at = ast->name.sym.id ? ast->name.at : (Span){ast->at.file, ast->at.start,
-                                                           ast->at.start + 2};
+    Span def_at =
+        ast->name.sym.id ? ast->name.at : (Span){ast->at.file, ast->at.start, ast->at.start + 2};
     if (bind_args(e, c.who, def_at, &ast->params, args, at, c.value, c.value_at)) {
         Frame frame;
         Sym path = fn->inst && fn->inst->named ? fn->inst->path : e->b.site.path;
@@ -626,8 +631,8 @@ Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, 
         } else if (p[i].initial) {
             value[i] = row_default(e, &p[i]);
         } else {
-            elab_error(e, DIAG_bad_call, at, "%s: argument '%.*s' is missing", b->name,
-                       (int)p[i].n, p[i].name);
+            elab_error(e, DIAG_bad_call, at, "%s: argument '%.*s' is missing", b->name, (int)p[i].n,
+                       p[i].name);
             return v_poison();
         }
     }
@@ -662,8 +667,7 @@ static Value call_instance(Elab *e, const Value *f, const Args *args, Span at)
 {
     Member *m = member_find(f->inst, e->word.forward);
     if (!m || m->kind != MEMBER_fn) {
-        Diag *d = elab_error(e, DIAG_bad_call, at, "%s has no method 'forward'",
-                             value_text(e, f));
+        Diag *d = elab_error(e, DIAG_bad_call, at, "%s has no method 'forward'", value_text(e, f));
         elab_note(e, d, f->inst->module->decl->name.at, "declared here");
         return v_poison();
     }
@@ -696,20 +700,25 @@ static Value call_optimizer(Elab *e, const ModuleRef *m, const Args *args, Span 
 Value call_value(Elab *e, const Env *env, const Value *f, const Args *args, Span at, Span name_at)
 {
     switch (f->kind) {
-    case V_poison: return v_poison();
-    case V_fn: return call_fn(e, f->fn, args, at);
-    case V_builtin: return call_builtin(e, env, f->builtin, args, at);
-    case V_instance: return call_instance(e, f, args, at);
-    case V_list: return call_list(e, env, f, args, at);
+    case V_poison:
+        return v_poison();
+    case V_fn:
+        return call_fn(e, f->fn, args, at);
+    case V_builtin:
+        return call_builtin(e, env, f->builtin, args, at);
+    case V_instance:
+        return call_instance(e, f, args, at);
+    case V_list:
+        return call_list(e, env, f, args, at);
     case V_module:
-        return f->module->decl->kind == DECL_optimizer
-                   ? call_optimizer(e, f->module, args, at)
-                   : make_instance(e, env, f->module, args, at);
+        return f->module->decl->kind == DECL_optimizer ? call_optimizer(e, f->module, args, at)
+                                                       : make_instance(e, env, f->module, args, at);
     case V_device:
         if (f->i == 0 && args->n == 1 && args->at[0].value.kind == V_int)
             return (Value){.kind = V_device, .i = args->at[0].value.i};
         break;
-    default: break;
+    default:
+        break;
     }
     elab_error(e, DIAG_bad_call, name_at, "a %s cannot be called", value_kind(f));
     return v_poison();

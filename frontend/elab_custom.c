@@ -63,8 +63,7 @@ static void define_inputs(Custom *c)
         Val in = build_input(&e->b, params->at[i].name.sym, type);
         vec_push(e->a, &c->outside.outer_vals, outer);
         vec_push(e->a, &c->outside.inner_vals, in);
-        scope_set(e, c->env->scope, params->at[i].name.sym, v_tensor(e, in),
-                  params->at[i].name.at);
+        scope_set(e, c->env->scope, params->at[i].name.sym, v_tensor(e, in), params->at[i].name.at);
     }
 }
 

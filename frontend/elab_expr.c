@@ -15,8 +15,10 @@ static bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *wha
     if (is_poison(v))
         return false;
     if (v->kind == V_tensor) {
-        Diag *d = elab_error(e, DIAG_not_static, at, "a tensor cannot %s: its value is known only "
-                                                     "at run time", what);
+        Diag *d = elab_error(e, DIAG_not_static, at,
+                             "a tensor cannot %s: its value is known only "
+                             "at run time",
+                             what);
         diag_note(e->diags, d, (Span){0},
                   "where(c, a, b) chooses element by element; & | ~ combine bool tensors");
     } else if (v->kind == V_late || v->kind == V_size) {
@@ -167,7 +169,8 @@ static Value transposed(Elab *e, const Value *base, Span at, bool last_two)
     const TypeInfo *t = type_at(e, x);
     if (last_two ? t->rank < 2 : t->rank != 2) {
         elab_error(e, DIAG_bad_axis, at,
-                   last_two ? ".mT wants at least 2 axes, not %s" : ".T wants 2 axes, not %s; .mT swaps the last two",
+                   last_two ? ".mT wants at least 2 axes, not %s"
+                            : ".T wants 2 axes, not %s; .mT swaps the last two",
                    shape_str(e, t->shape, t->rank));
         return v_poison();
     }
@@ -267,9 +270,9 @@ static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at
 static bool is_later(const FileEnv *f, const char *name)
 {
     static const char *const starts[] = {
-        "Conv",         "Embedding", "LSTM",      "GRU",      "RNN",     "MultiheadAttention",
-        "Transformer",  "MaxPool",   "AvgPool",   "Adaptive", "LPPool",  "Upsample",
-        "PixelShuffle", "Fold",      "Unfold",    "CTCLoss",  "Bilinear"};
+        "Conv",         "Embedding", "LSTM",    "GRU",      "RNN",     "MultiheadAttention",
+        "Transformer",  "MaxPool",   "AvgPool", "Adaptive", "LPPool",  "Upsample",
+        "PixelShuffle", "Fold",      "Unfold",  "CTCLoss",  "Bilinear"};
     if (!f->is_std)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(starts); i++)
@@ -285,7 +288,8 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
     Value out;
     const char *text = sym(e, name);
     switch (base->kind) {
-    case V_poison: return v_poison();
+    case V_poison:
+        return v_poison();
     case V_tensor:
         if (tensor_field(e, base, text, name_at, &out))
             return out;
@@ -306,7 +310,8 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
         if (list_field(base, name, &out))
             return out;
         break;
-    default: break;
+    default:
+        break;
     }
     if (base->kind == V_file && is_later(base->file, text)) {
         elab_unsupported(e, name_at, "%s", text);
@@ -392,8 +397,8 @@ static Value eval_call(Elab *e, const Env *env, const AstExpr *x)
         if (base.kind == V_tensor || is_number(&base))
             return call_method(e, env, x, &base, &args);
         bool moves = sym_eq(callee->name, e->word.to) &&
-                     (base.kind == V_list || (base.kind == V_instance &&
-                                              !member_find(base.inst, callee->name)));
+                     (base.kind == V_list ||
+                      (base.kind == V_instance && !member_find(base.inst, callee->name)));
         if (moves)
             return move_to(e, &base, &args, x->at);
         Value f = value_field(e, env, &base, callee->name, callee->at, callee->op_at);
@@ -410,8 +415,11 @@ static Value eval_call(Elab *e, const Env *env, const AstExpr *x)
 static Value eval_fn(Elab *e, const Env *env, const AstExpr *x)
 {
     Fn *fn = arena_new(e->a, Fn);
-    *fn = (Fn){.ast = x->fn, .file = env->file, .inst = env->inst,
-               .scope = scope_capture(e, env->scope), .models = env->models};
+    *fn = (Fn){.ast = x->fn,
+               .file = env->file,
+               .inst = env->inst,
+               .scope = scope_capture(e, env->scope),
+               .models = env->models};
     return (Value){.kind = V_fn, .fn = fn};
 }
 
@@ -420,7 +428,7 @@ static Value eval_unary(Elab *e, const Env *env, const AstExpr *x)
     if (x->op == AST_not) {
         bool b;
         return eval_bool(e, env, x->a, &b, "be an operand of and, or, not") ? v_bool(!b)
-                                                                           : v_poison();
+                                                                            : v_poison();
     }
     Value a = eval(e, env, x->a), out;
     unary_op(e, x->op, x->op_at, &a, &out);
@@ -468,26 +476,53 @@ static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
 {
     Value v = v_poison();
     switch (x->kind) {
-    case EX_error: break;
-    case EX_name: v = lookup(e, env, x->name, x->at); break;
-    case EX_int: v = v_int(x->i); break;
-    case EX_float: v = v_float(x->f); break;
-    case EX_string: v = v_string(x->text); break;
-    case EX_bool: v = v_bool(x->i != 0); break;
-    case EX_none: v = v_none(); break;
-    case EX_device: v = (Value){.kind = V_device, .i = x->i}; break;
-    case EX_dtype: v = v_dtype(dtype_named(e, sym(e, x->name))); break;
-    case EX_unary: v = eval_unary(e, env, x); break;
-    case EX_binary: v = eval_binary(e, env, x); break;
-    case EX_cond: v = eval_cond(e, env, x); break;
-    case EX_list: v = eval_list(e, env, x); break;
+    case EX_error:
+        break;
+    case EX_name:
+        v = lookup(e, env, x->name, x->at);
+        break;
+    case EX_int:
+        v = v_int(x->i);
+        break;
+    case EX_float:
+        v = v_float(x->f);
+        break;
+    case EX_string:
+        v = v_string(x->text);
+        break;
+    case EX_bool:
+        v = v_bool(x->i != 0);
+        break;
+    case EX_none:
+        v = v_none();
+        break;
+    case EX_device:
+        v = (Value){.kind = V_device, .i = x->i};
+        break;
+    case EX_dtype:
+        v = v_dtype(dtype_named(e, sym(e, x->name)));
+        break;
+    case EX_unary:
+        v = eval_unary(e, env, x);
+        break;
+    case EX_binary:
+        v = eval_binary(e, env, x);
+        break;
+    case EX_cond:
+        v = eval_cond(e, env, x);
+        break;
+    case EX_list:
+        v = eval_list(e, env, x);
+        break;
     case EX_comp: {
         Values out = {0};
         if (comp_clause(e, env, x, 0, &out))
             v = v_list(e, out.at, out.n);
         break;
     }
-    case EX_call: v = eval_call(e, env, x); break;
+    case EX_call:
+        v = eval_call(e, env, x);
+        break;
     case EX_index: {
         Value base = eval(e, env, x->a);
         v = eval_index(e, env, x, &base);
@@ -498,7 +533,9 @@ static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
         v = value_field(e, env, &base, x->name, x->at, x->op_at);
         break;
     }
-    case EX_fn: v = eval_fn(e, env, x); break;
+    case EX_fn:
+        v = eval_fn(e, env, x);
+        break;
     case EX_slice:
     case EX_ellipsis:
     case EX_splat:

@@ -12,7 +12,7 @@ typedef struct {
     uint32_t axis;
     Dim start, extent; /* SUB_at: extent 1 */
     int64_t step;
-    Val index;         /* SUB_gather, SUB_mask */
+    Val index; /* SUB_gather, SUB_mask */
     Span at;
 } Sub;
 
@@ -85,8 +85,8 @@ static void slice_sub(Elab *e, const Env *env, const AstExpr *x, Dim size, Subs 
     if (!prove_le(e, x->at, zero, sub->start, what) ||
         !prove_le(e, x->at, sub->start, stop, what) || !prove_le(e, x->at, stop, size, what))
         bad_index(e, s, x->at, what);
-    sub->extent = dim_ceildiv(e->dims, dim_sub(e->dims, stop, sub->start),
-                              dim_const(e->dims, sub->step));
+    sub->extent =
+        dim_ceildiv(e->dims, dim_sub(e->dims, stop, sub->start), dim_const(e->dims, sub->step));
 }
 
 static void int_sub(Elab *e, const Value *v, Span at, Dim size, Subs *s, Sub *sub)
@@ -110,8 +110,9 @@ static void tensor_sub(Elab *e, Val x, Span at, Dim size, Subs *s, Sub *sub)
     const TypeInfo *t = type_at(e, x);
     sub->kind = SUB_gather;
     if (!dtype_is_int(t->dtype)) {
-        bad_index(e, s, at, arena_printf(e->a, "an index must be of an integer type, not %s",
-                                         dtype_name(t->dtype)));
+        bad_index(e, s, at,
+                  arena_printf(e->a, "an index must be of an integer type, not %s",
+                               dtype_name(t->dtype)));
         return;
     }
     Val n = build_cast(&e->b, build_dim(&e->b, size), t->dtype);
@@ -157,10 +158,16 @@ static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v
     }
     Value list;
     switch (v->kind) {
-    case V_none: sub->kind = SUB_new; break;
+    case V_none:
+        sub->kind = SUB_new;
+        break;
     case V_int:
-    case V_size: int_sub(e, v, item->at, size, s, sub); break;
-    case V_late: tensor_sub(e, use_val(e, v), item->at, size, s, sub); break;
+    case V_size:
+        int_sub(e, v, item->at, size, s, sub);
+        break;
+    case V_late:
+        tensor_sub(e, use_val(e, v), item->at, size, s, sub);
+        break;
     case V_tensor:
         if (value_type(e, v)->dtype == DT_bool) {
             sub->kind = SUB_mask;
@@ -178,8 +185,10 @@ static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v
     default:
         if (!is_poison(v))
             bad_index(e, s, item->at,
-                      arena_printf(e->a, "an index must be an int, a slice, none or a tensor of "
-                                         "integers, not a %s", value_kind(v)));
+                      arena_printf(e->a,
+                                   "an index must be an int, a slice, none or a tensor of "
+                                   "integers, not a %s",
+                                   value_kind(v)));
         s->ok = false;
     }
 }
@@ -220,8 +229,11 @@ static void resolve(Elab *e, const Env *env, const AstExpr *x, const TypeInfo *t
         const AstExpr *item = x->items.at[i];
         uint32_t whole = item->kind == EX_ellipsis ? t->rank - taken : 0;
         for (uint32_t k = 0; k < whole; k++)
-            s->at[s->n++] = (Sub){.kind = SUB_slice, .axis = axis + k, .step = 1,
-                                  .start = dim_const(e->dims, 0), .extent = t->shape[axis + k]};
+            s->at[s->n++] = (Sub){.kind = SUB_slice,
+                                  .axis = axis + k,
+                                  .step = 1,
+                                  .start = dim_const(e->dims, 0),
+                                  .extent = t->shape[axis + k]};
         axis += whole;
         if (item->kind == EX_ellipsis)
             continue;
@@ -229,8 +241,11 @@ static void resolve(Elab *e, const Env *env, const AstExpr *x, const TypeInfo *t
         axis += item->kind == EX_slice ? 1 : axes_taken(e, &v[i]);
     }
     for (; axis < t->rank; axis++)
-        s->at[s->n++] = (Sub){.kind = SUB_slice, .axis = axis, .step = 1,
-                              .start = dim_const(e->dims, 0), .extent = t->shape[axis]};
+        s->at[s->n++] = (Sub){.kind = SUB_slice,
+                              .axis = axis,
+                              .step = 1,
+                              .start = dim_const(e->dims, 0),
+                              .extent = t->shape[axis]};
 }
 
 /* ---- reading ---- */
@@ -269,7 +284,8 @@ static bool is_whole_shape(const Dim *a, uint32_t na, const TypeInfo *t)
     return true;
 }
 
-/* Neighbouring index tensors i, j, ... on axes of sizes m, n, ... become (i * n + j) on one axis. */
+/* Neighbouring index tensors i, j, ... on axes of sizes m, n, ... become (i * n + j) on one axis.
+ */
 static bool merge_indices(Elab *e, const Subs *s, uint32_t first, uint32_t n, const Dim *sizes,
                           Val *index)
 {
@@ -350,7 +366,8 @@ static Value read_tensor(Elab *e, const AstExpr *x, const Value *base, const Sub
             shape[rank++] = t.shape[s->at[i].axis];
     }
     if (rank > MAX_RANK) {
-        elab_error(e, DIAG_bad_index, x->op_at, "the result has %u axes; at most %d", rank, MAX_RANK);
+        elab_error(e, DIAG_bad_index, x->op_at, "the result has %u axes; at most %d", rank,
+                   MAX_RANK);
         return v_poison();
     }
     if (!is_whole_shape(shape, rank, &t))
@@ -556,8 +573,9 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
         if (sub->kind == SUB_mask)
             return s.at[0].kind == SUB_mask ? store_mask(e, base, sub, part, at) : v_poison();
         if ((sub->kind == SUB_gather && type_at(e, sub->index)->rank) || sub->step != 1) {
-            elab_unsupported(e, x->op_at, sub->step != 1 ? "assigning to a slice with a step"
-                                                         : "assigning to a part that a tensor indexes");
+            elab_unsupported(e, x->op_at,
+                             sub->step != 1 ? "assigning to a slice with a step"
+                                            : "assigning to a part that a tensor indexes");
             return v_poison();
         }
     }

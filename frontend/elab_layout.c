@@ -66,9 +66,15 @@ static void place_param(Model *m, State *s, uint32_t index)
 
 static void add_view(Elab *e, State *s, uint32_t slot, int64_t offset)
 {
-    StateView v = {.name = s->name, .slot = slot, .offset = offset,
-                   .type = type_make(e->p, s->type), .trainable = s->trainable,
-                   .is_param = s->is_param, .saved = s->saved, .at = s->at, .doc = s->doc};
+    StateView v = {.name = s->name,
+                   .slot = slot,
+                   .offset = offset,
+                   .type = type_make(e->p, s->type),
+                   .trainable = s->trainable,
+                   .is_param = s->is_param,
+                   .saved = s->saved,
+                   .at = s->at,
+                   .doc = s->doc};
     for (uint32_t i = 0; i < s->aliases.n; i++)
         vec_push(e->a, &v.aliases, s->aliases.at[i]);
     vec_push(e->a, &e->p->state, v);
@@ -80,8 +86,10 @@ static void make_slots(Model *m)
     Elab *e = m->e;
     for (uint32_t i = 0; i < m->segments.n; i++) {
         Segment *s = &m->segments.at[i];
-        Slot slot = {.name = sym_new(e, arena_printf(e->a, "seg%u", i)), .kind = SLOT_PARAM,
-                     .type = rank1(e, s->dtype, s->size), .saved = true};
+        Slot slot = {.name = sym_new(e, arena_printf(e->a, "seg%u", i)),
+                     .kind = SLOT_PARAM,
+                     .type = rank1(e, s->dtype, s->size),
+                     .saved = true};
         s->slot = program_add_slot(e->p, slot);
         if (!s->trainable)
             continue;
@@ -119,8 +127,11 @@ void layout_states(Model *m)
             add_view(e, s, seg->slot, offset);
             continue;
         }
-        Slot slot = {.name = s->name, .kind = SLOT_BUFFER, .type = type_make(e->p, s->type),
-                     .saved = s->saved, .at = s->at};
+        Slot slot = {.name = s->name,
+                     .kind = SLOT_BUFFER,
+                     .type = type_make(e->p, s->type),
+                     .saved = s->saved,
+                     .at = s->at};
         add_view(e, s, program_add_slot(e->p, slot), 0);
     }
 }
@@ -137,9 +148,9 @@ Val join_segment(Elab *e, const Segment *s, const Val *parts, DType dtype)
         Dim flat = dim_const(e->dims, n), rest = dim_const(e->dims, gap);
         if (n)
             vec_push(e->a, &pieces,
-                     parts[i].node ? build_cast(&e->b, build_reshape(&e->b, parts[i], &flat, 1),
-                                                dtype)
-                                   : build_full(&e->b, dtype, 0, &flat, 1));
+                     parts[i].node
+                         ? build_cast(&e->b, build_reshape(&e->b, parts[i], &flat, 1), dtype)
+                         : build_full(&e->b, dtype, 0, &flat, 1));
         if (gap)
             vec_push(e->a, &pieces, build_full(&e->b, dtype, 0, &rest, 1));
     }

@@ -118,7 +118,9 @@ static void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t
         if (s[0] < 'A' || s[0] > 'Z')
             continue; /* type_eval reports it */
         vec_push(e->a, &env->scope->locals,
-                 ((Local){.name = x->name, .value = size_value(m, method, x->name), .at = x->at,
+                 ((Local){.name = x->name,
+                          .value = size_value(m, method, x->name),
+                          .at = x->at,
                           .is_size = true}));
     }
 }
@@ -164,8 +166,10 @@ static void one_result(Model *m, Graph *g, const AstFn *ast, uint32_t i, const V
     const AstResult *r = &ast->results.at[i];
     Sym name = r->name.sym.id ? r->name.sym : e->word.out;
     if (v->kind != V_tensor && !is_number(v)) {
-        elab_error(e, DIAG_bad_type, r->at, "result '%s' of an exported method must be a tensor, "
-                                            "not a %s", sym(e, name), value_kind(v));
+        elab_error(e, DIAG_bad_type, r->at,
+                   "result '%s' of an exported method must be a tensor, "
+                   "not a %s",
+                   sym(e, name), value_kind(v));
         return;
     }
     Val x = v->kind == V_tensor ? use_val(e, v) : val_as(e, v, e->float_type);
@@ -227,8 +231,8 @@ Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training
     e->drew = false;
     e->capture = NULL;
     const char *called = sym(e, method);
-    e->root_frame = (Frame){.name = called,
-                            .chain = hash_bytes(HASH_START, called, strlen(called))};
+    e->root_frame =
+        (Frame){.name = called, .chain = hash_bytes(HASH_START, called, strlen(called))};
     e->frame = &e->root_frame;
     e->depth = 0;
     e->float_type = e->base_float;

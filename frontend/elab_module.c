@@ -55,7 +55,8 @@ Value state_value(Elab *e, State *s)
 bool state_assign(Elab *e, State *s, const Value *v, Span at)
 {
     if (e->b.g == e->making) {
-        elab_error(e, DIAG_bad_target, at, "a buffer is assigned in a method, not where it is made");
+        elab_error(e, DIAG_bad_target, at,
+                   "a buffer is assigned in a method, not where it is made");
         return false;
     }
     if (is_poison(v))
@@ -72,9 +73,9 @@ bool state_assign(Elab *e, State *s, const Value *v, Span at)
         fits = dim_is_one(e->dims, a) || prove_equal(e, at, a, b);
     }
     if (!fits) {
-        Diag *d = elab_error(e, DIAG_shape_mismatch, at, "a buffer keeps its shape %s, this is %s",
-                             shape_str(e, s->type.shape, s->type.rank),
-                             shape_str(e, t->shape, t->rank));
+        Diag *d =
+            elab_error(e, DIAG_shape_mismatch, at, "a buffer keeps its shape %s, this is %s",
+                       shape_str(e, s->type.shape, s->type.rank), shape_str(e, t->shape, t->rank));
         elab_note(e, d, s->at, "declared here");
         return false;
     }
@@ -121,10 +122,11 @@ static void add_methods(Elab *e, Instance *inst, const AstStmts *body)
             continue;
         }
         Fn *fn = arena_new(e->a, Fn);
-        *fn = (Fn){.ast = s->fn, .file = inst->module->file, .inst = inst,
-                   .name = s->fn->name.sym};
+        *fn = (Fn){.ast = s->fn, .file = inst->module->file, .inst = inst, .name = s->fn->name.sym};
         vec_push(e->a, &inst->members,
-                 ((Member){.name = fn->name, .kind = MEMBER_fn, .value = {.kind = V_fn, .fn = fn},
+                 ((Member){.name = fn->name,
+                           .kind = MEMBER_fn,
+                           .value = {.kind = V_fn, .fn = fn},
                            .at = s->fn->name.at}));
     }
 }
@@ -192,8 +194,8 @@ static bool static_shape(Elab *e, const TypeInfo *t, Span at)
     return true;
 }
 
-/* INIT is evaluated in a frame of its own: its draws are named by the state alone, so that they stay
- * the same whatever else the model has. */
+/* INIT is evaluated in a frame of its own: its draws are named by the state alone, so that they
+ * stay the same whatever else the model has. */
 typedef struct {
     Frame frame, *outer_frame;
     State *outer;
@@ -239,9 +241,15 @@ static void declare_state(const Maker *k, const Env *env, const AstStmt *s)
     else
         elab_error(e, DIAG_bad_type, s->name.at, "'%s' needs a type", sym(e, s->name.sym));
     State *st = arena_new(e->a, State);
-    *st = (State){.is_param = s->kind == ST_param, .trainable = s->kind == ST_param,
-                  .saved = !none, .type = type, .id = ++e->nstates, .at = s->name.at,
-                  .doc = s->doc, .written = s->type, .file = env->file};
+    *st = (State){.is_param = s->kind == ST_param,
+                  .trainable = s->kind == ST_param,
+                  .saved = !none,
+                  .type = type,
+                  .id = ++e->nstates,
+                  .at = s->name.at,
+                  .doc = s->doc,
+                  .written = s->type,
+                  .file = env->file};
     if (st->is_param && !dtype_is_float(type.dtype)) {
         elab_error(e, DIAG_bad_state, s->name.at, "a parameter is of a float type, not %s",
                    dtype_name(type.dtype));
@@ -290,8 +298,10 @@ static void declare_sub(const Maker *k, const Env *env, const AstStmt *s, Sym na
     m->as = as;
     m->has_as = s->as != NULL;
     if (!is_poison(&v) && !is_callable(&v) && v.kind != V_list) {
-        elab_error(e, DIAG_bad_type, s->at, "a member is a module, a function or a list of them, "
-                                            "not a %s: write let", value_kind(&v));
+        elab_error(e, DIAG_bad_type, s->at,
+                   "a member is a module, a function or a list of them, "
+                   "not a %s: write let",
+                   value_kind(&v));
         return;
     }
     m->value = v;
@@ -353,8 +363,11 @@ static void make_stmt(const Maker *k, const Env *env, const AstStmt *s)
     Body ret = {0};
     switch (s->kind) {
     case ST_param:
-    case ST_buffer: declare_state(k, env, s); return;
-    case ST_fn: return;
+    case ST_buffer:
+        declare_state(k, env, s);
+        return;
+    case ST_fn:
+        return;
     case ST_let:
         if (env->body)
             declare_lets(k, env, s);
@@ -425,7 +438,9 @@ static void make_stmt(const Maker *k, const Env *env, const AstStmt *s)
         make_block(k, env, &s->body);
         return;
     }
-    default: run_stmt(e, env, s, &ret); return;
+    default:
+        run_stmt(e, env, s, &ret);
+        return;
     }
 }
 
@@ -458,8 +473,11 @@ static bool configure(Elab *e, Instance *inst, const char *who, const Args *args
         }
         vec_push(e->a, &inst->args, value[i]);
         vec_push(e->a, &inst->members,
-                 ((Member){.name = p->name.sym, .kind = MEMBER_config, .value = value[i],
-                           .as = p->name.sym, .at = p->name.at}));
+                 ((Member){.name = p->name.sym,
+                           .kind = MEMBER_config,
+                           .value = value[i],
+                           .as = p->name.sym,
+                           .at = p->name.at}));
     }
     return true;
 }
@@ -470,8 +488,10 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     const AstDecl *d = module->decl;
     const char *who = sym(e, d->name.sym);
     if (e->b.g != e->making) {
-        elab_error(e, DIAG_misplaced, at, "%s: a module is made in a module's body or a model, "
-                                          "not in a method", who);
+        elab_error(e, DIAG_misplaced, at,
+                   "%s: a module is made in a module's body or a model, "
+                   "not in a method",
+                   who);
         return v_poison();
     }
     if (e->depth > 200) {
@@ -479,8 +499,11 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
         return v_poison();
     }
     Instance *inst = arena_new(e->a, Instance);
-    *inst = (Instance){.module = module, .building = true, .dtype = e->float_type,
-                       .id = ++e->ninstances, .at = at};
+    *inst = (Instance){.module = module,
+                       .building = true,
+                       .dtype = e->float_type,
+                       .id = ++e->ninstances,
+                       .at = at};
     int before = diag_errors(e->diags);
     State *outer = e->making_state;
     e->making_state = NULL;

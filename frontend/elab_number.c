@@ -42,10 +42,14 @@ static Value int_op(Elab *e, AstOp op, Span at, int64_t a, int64_t b)
 {
     int64_t r = 0;
     switch (op) {
-    case AST_add: return __builtin_add_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
-    case AST_sub: return __builtin_sub_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
-    case AST_mul: return __builtin_mul_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
-    case AST_div: return b ? v_float((double)a / (double)b) : by_zero(e, at);
+    case AST_add:
+        return __builtin_add_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
+    case AST_sub:
+        return __builtin_sub_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
+    case AST_mul:
+        return __builtin_mul_overflow(a, b, &r) ? overflow(e, at) : v_int(r);
+    case AST_div:
+        return b ? v_float((double)a / (double)b) : by_zero(e, at);
     case AST_floordiv:
         if (b == 0)
             return by_zero(e, at);
@@ -54,37 +58,58 @@ static Value int_op(Elab *e, AstOp op, Span at, int64_t a, int64_t b)
         if (b == 0)
             return by_zero(e, at);
         return v_int(b == -1 ? 0 : a - b * floordiv_int(a, b));
-    case AST_pow: return pow_int(e, at, a, b);
-    case AST_lt: return v_bool(a < b);
-    case AST_le: return v_bool(a <= b);
-    case AST_gt: return v_bool(a > b);
-    case AST_ge: return v_bool(a >= b);
-    case AST_band: return v_int(a & b);
-    case AST_bor: return v_int(a | b);
-    case AST_xor: return v_int(a ^ b);
+    case AST_pow:
+        return pow_int(e, at, a, b);
+    case AST_lt:
+        return v_bool(a < b);
+    case AST_le:
+        return v_bool(a <= b);
+    case AST_gt:
+        return v_bool(a > b);
+    case AST_ge:
+        return v_bool(a >= b);
+    case AST_band:
+        return v_int(a & b);
+    case AST_bor:
+        return v_int(a | b);
+    case AST_xor:
+        return v_int(a ^ b);
     case AST_shl:
         if (b < 0 || b > 62 || a > (INT64_MAX >> b) || a < (INT64_MIN >> b))
             return overflow(e, at);
         return v_int((int64_t)((uint64_t)a << b));
-    case AST_shr: return b < 0 ? overflow(e, at) : v_int(a >> (b > 63 ? 63 : b));
-    default: return v_poison();
+    case AST_shr:
+        return b < 0 ? overflow(e, at) : v_int(a >> (b > 63 ? 63 : b));
+    default:
+        return v_poison();
     }
 }
 
 static Value float_op(Elab *e, AstOp op, Span at, double a, double b)
 {
     switch (op) {
-    case AST_add: return v_float(a + b);
-    case AST_sub: return v_float(a - b);
-    case AST_mul: return v_float(a * b);
-    case AST_div: return b != 0 ? v_float(a / b) : by_zero(e, at);
-    case AST_floordiv: return b != 0 ? v_float(floor(a / b)) : by_zero(e, at);
-    case AST_mod: return b != 0 ? v_float(a - b * floor(a / b)) : by_zero(e, at);
-    case AST_pow: return v_float(pow(a, b));
-    case AST_lt: return v_bool(a < b);
-    case AST_le: return v_bool(a <= b);
-    case AST_gt: return v_bool(a > b);
-    case AST_ge: return v_bool(a >= b);
+    case AST_add:
+        return v_float(a + b);
+    case AST_sub:
+        return v_float(a - b);
+    case AST_mul:
+        return v_float(a * b);
+    case AST_div:
+        return b != 0 ? v_float(a / b) : by_zero(e, at);
+    case AST_floordiv:
+        return b != 0 ? v_float(floor(a / b)) : by_zero(e, at);
+    case AST_mod:
+        return b != 0 ? v_float(a - b * floor(a / b)) : by_zero(e, at);
+    case AST_pow:
+        return v_float(pow(a, b));
+    case AST_lt:
+        return v_bool(a < b);
+    case AST_le:
+        return v_bool(a <= b);
+    case AST_gt:
+        return v_bool(a > b);
+    case AST_ge:
+        return v_bool(a >= b);
     default:
         elab_error(e, DIAG_bad_type, at, "'%s' wants integers, not floats", ast_op_text(op));
         return v_poison();
@@ -118,12 +143,23 @@ static bool size_compare(Elab *e, AstOp op, Dim a, Dim b, Value *out)
     Answer ans = UNKNOWN;
     switch (op) {
     case AST_eq:
-    case AST_ne: ans = dim_equal(e->dims, a, b); break;
-    case AST_le: ans = dim_le(e->dims, a, b); break;
-    case AST_lt: ans = dim_le(e->dims, dim_add(e->dims, a, one), b); break;
-    case AST_ge: ans = dim_le(e->dims, b, a); break;
-    case AST_gt: ans = dim_le(e->dims, dim_add(e->dims, b, one), a); break;
-    default: break;
+    case AST_ne:
+        ans = dim_equal(e->dims, a, b);
+        break;
+    case AST_le:
+        ans = dim_le(e->dims, a, b);
+        break;
+    case AST_lt:
+        ans = dim_le(e->dims, dim_add(e->dims, a, one), b);
+        break;
+    case AST_ge:
+        ans = dim_le(e->dims, b, a);
+        break;
+    case AST_gt:
+        ans = dim_le(e->dims, dim_add(e->dims, b, one), a);
+        break;
+    default:
+        break;
     }
     if (ans == UNKNOWN)
         return false;
@@ -137,9 +173,15 @@ bool size_op(Elab *e, AstOp op, Span at, const Value *a, const Value *b, Value *
     if (!value_dim(e, a, &x) || !value_dim(e, b, &y))
         return false;
     switch (op) {
-    case AST_add: *out = v_dim(e, dim_add(e->dims, x, y)); break;
-    case AST_sub: *out = v_dim(e, dim_sub(e->dims, x, y)); break;
-    case AST_mul: *out = v_dim(e, dim_mul(e->dims, x, y)); break;
+    case AST_add:
+        *out = v_dim(e, dim_add(e->dims, x, y));
+        break;
+    case AST_sub:
+        *out = v_dim(e, dim_sub(e->dims, x, y));
+        break;
+    case AST_mul:
+        *out = v_dim(e, dim_mul(e->dims, x, y));
+        break;
     case AST_floordiv:
     case AST_mod:
         if (dim_is_zero(e->dims, y)) {
@@ -148,8 +190,11 @@ bool size_op(Elab *e, AstOp op, Span at, const Value *a, const Value *b, Value *
         }
         *out = v_dim(e, op == AST_mod ? dim_mod(e->dims, x, y) : dim_floordiv(e->dims, x, y));
         break;
-    case AST_pow: *out = size_pow(e, at, x, b); break;
-    default: return size_compare(e, op, x, y, out);
+    case AST_pow:
+        *out = size_pow(e, at, x, b);
+        break;
+    default:
+        return size_compare(e, op, x, y, out);
     }
     if (dim_overflowed(e->dims))
         *out = overflow(e, at);

@@ -33,13 +33,16 @@ static DType join(DType a, DType b)
 static DType number_dtype(Elab *e, const Value *v)
 {
     switch (v->kind) {
-    case V_float: return e->float_type;
-    case V_bool: return DT_bool;
+    case V_float:
+        return e->float_type;
+    case V_bool:
+        return DT_bool;
     case V_late: {
         DType t = value_type(e, v)->dtype;
         return t == DT_f64 ? e->float_type : t;
     }
-    default: return DT_i64;
+    default:
+        return DT_i64;
     }
 }
 
@@ -67,12 +70,14 @@ Val val_as(Elab *e, const Value *v, DType t)
         if (!dtype_is_float(t) && t != DT_bool)
             return build_const_int(&e->b, t, v->i);
         return build_const(&e->b, t, (double)v->i);
-    case V_bool: return build_const(&e->b, t, (double)v->i);
+    case V_bool:
+        return build_const(&e->b, t, (double)v->i);
     case V_float:
         if (!dtype_is_float(t))
             return build_cast(&e->b, build_const(&e->b, DT_f64, v->f), t);
         return build_const(&e->b, t, v->f);
-    default: return build_cast(&e->b, use_val(e, v), t);
+    default:
+        return build_cast(&e->b, use_val(e, v), t);
     }
 }
 
@@ -119,17 +124,16 @@ static bool fits_axis(Elab *e, Span at, Dim x, Dim y, Dim *out)
     return prove_equal(e, at, x, y);
 }
 
-static void warn_broadcast(Elab *e, Span at, const TypeInfo *x, const TypeInfo *y,
-                           const Dim *shape, uint32_t rank)
+static void warn_broadcast(Elab *e, Span at, const TypeInfo *x, const TypeInfo *y, const Dim *shape,
+                           uint32_t rank)
 {
     if (x->rank == 0 || y->rank == 0)
         return;
     Dim nx = dim_product(e->dims, x->shape, x->rank), ny = dim_product(e->dims, y->shape, y->rank);
     if (!dim_same(nx, ny) || dim_same(dim_product(e->dims, shape, rank), nx))
         return;
-    elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s",
-               shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank),
-               shape_str(e, shape, rank));
+    elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s", shape_str(e, x->shape, x->rank),
+               shape_str(e, y->shape, y->rank), shape_str(e, shape, rank));
 }
 
 bool broadcast_shapes(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x, const TypeInfo *y,
@@ -160,44 +164,119 @@ bool broadcast_shapes(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x,
 static bool is_math_op(Op op, double a, double b, double c, double *out)
 {
     switch (op) {
-    case OP_neg: *out = -a; break;
-    case OP_abs: *out = fabs(a); break;
-    case OP_sign: *out = (a > 0) - (a < 0); break;
-    case OP_square: *out = a * a; break;
-    case OP_reciprocal: *out = 1 / a; break;
-    case OP_exp: *out = exp(a); break;
-    case OP_exp2: *out = exp2(a); break;
-    case OP_expm1: *out = expm1(a); break;
-    case OP_log: *out = log(a); break;
-    case OP_log2: *out = log2(a); break;
-    case OP_log10: *out = log10(a); break;
-    case OP_log1p: *out = log1p(a); break;
-    case OP_sqrt: *out = sqrt(a); break;
-    case OP_rsqrt: *out = 1 / sqrt(a); break;
-    case OP_sigmoid: *out = 1 / (1 + exp(-a)); break;
-    case OP_tanh: *out = tanh(a); break;
-    case OP_sinh: *out = sinh(a); break;
-    case OP_cosh: *out = cosh(a); break;
-    case OP_sin: *out = sin(a); break;
-    case OP_cos: *out = cos(a); break;
-    case OP_tan: *out = tan(a); break;
-    case OP_asin: *out = asin(a); break;
-    case OP_acos: *out = acos(a); break;
-    case OP_atan: *out = atan(a); break;
-    case OP_atan2: *out = atan2(a, b); break;
-    case OP_erf: *out = erf(a); break;
-    case OP_erfc: *out = erfc(a); break;
-    case OP_floor: *out = floor(a); break;
-    case OP_ceil: *out = ceil(a); break;
-    case OP_round: *out = nearbyint(a); break;
-    case OP_trunc: *out = trunc(a); break;
-    case OP_pow: *out = pow(a, b); break;
-    case OP_min: *out = a < b ? a : b; break;
-    case OP_max: *out = a > b ? a : b; break;
-    case OP_clamp: *out = a < b ? (b < c ? b : c) : a > c ? c : a; break;
-    case OP_relu: *out = a < 0 ? 0 : a; break;
-    case OP_detach: *out = a; break;
-    default: return false;
+    case OP_neg:
+        *out = -a;
+        break;
+    case OP_abs:
+        *out = fabs(a);
+        break;
+    case OP_sign:
+        *out = (a > 0) - (a < 0);
+        break;
+    case OP_square:
+        *out = a * a;
+        break;
+    case OP_reciprocal:
+        *out = 1 / a;
+        break;
+    case OP_exp:
+        *out = exp(a);
+        break;
+    case OP_exp2:
+        *out = exp2(a);
+        break;
+    case OP_expm1:
+        *out = expm1(a);
+        break;
+    case OP_log:
+        *out = log(a);
+        break;
+    case OP_log2:
+        *out = log2(a);
+        break;
+    case OP_log10:
+        *out = log10(a);
+        break;
+    case OP_log1p:
+        *out = log1p(a);
+        break;
+    case OP_sqrt:
+        *out = sqrt(a);
+        break;
+    case OP_rsqrt:
+        *out = 1 / sqrt(a);
+        break;
+    case OP_sigmoid:
+        *out = 1 / (1 + exp(-a));
+        break;
+    case OP_tanh:
+        *out = tanh(a);
+        break;
+    case OP_sinh:
+        *out = sinh(a);
+        break;
+    case OP_cosh:
+        *out = cosh(a);
+        break;
+    case OP_sin:
+        *out = sin(a);
+        break;
+    case OP_cos:
+        *out = cos(a);
+        break;
+    case OP_tan:
+        *out = tan(a);
+        break;
+    case OP_asin:
+        *out = asin(a);
+        break;
+    case OP_acos:
+        *out = acos(a);
+        break;
+    case OP_atan:
+        *out = atan(a);
+        break;
+    case OP_atan2:
+        *out = atan2(a, b);
+        break;
+    case OP_erf:
+        *out = erf(a);
+        break;
+    case OP_erfc:
+        *out = erfc(a);
+        break;
+    case OP_floor:
+        *out = floor(a);
+        break;
+    case OP_ceil:
+        *out = ceil(a);
+        break;
+    case OP_round:
+        *out = nearbyint(a);
+        break;
+    case OP_trunc:
+        *out = trunc(a);
+        break;
+    case OP_pow:
+        *out = pow(a, b);
+        break;
+    case OP_min:
+        *out = a < b ? a : b;
+        break;
+    case OP_max:
+        *out = a > b ? a : b;
+        break;
+    case OP_clamp:
+        *out = a < b ? (b < c ? b : c) : a > c ? c : a;
+        break;
+    case OP_relu:
+        *out = a < 0 ? 0 : a;
+        break;
+    case OP_detach:
+        *out = a;
+        break;
+    default:
+        return false;
     }
     return true;
 }
@@ -335,8 +414,9 @@ bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_a
     Val x[3];
     for (uint32_t i = 0; i < n; i++)
         x[i] = val_as(e, in[i], i < first ? DT_bool : t);
-    Val y = n == 1 ? build1(&e->b, op, x[0])
-                   : n == 2 ? build2(&e->b, op, x[0], x[1]) : build3(&e->b, op, x[0], x[1], x[2]);
+    Val y = n == 1   ? build1(&e->b, op, x[0])
+            : n == 2 ? build2(&e->b, op, x[0], x[1])
+                     : build3(&e->b, op, x[0], x[1], x[2]);
     *out = has_tensor ? v_tensor(e, y) : v_late(e, y);
     return true;
 }
@@ -346,25 +426,44 @@ bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_a
 static Op op_of(AstOp op)
 {
     switch (op) {
-    case AST_add: return OP_add;
-    case AST_sub: return OP_sub;
-    case AST_mul: return OP_mul;
-    case AST_div: return OP_div;
-    case AST_floordiv: return OP_floordiv;
-    case AST_mod: return OP_mod;
-    case AST_pow: return OP_pow;
-    case AST_eq: return OP_eq;
-    case AST_ne: return OP_ne;
-    case AST_lt: return OP_lt;
-    case AST_le: return OP_le;
-    case AST_gt: return OP_gt;
-    case AST_ge: return OP_ge;
-    case AST_band: return OP_and;
-    case AST_bor: return OP_or;
-    case AST_xor: return OP_xor;
-    case AST_shl: return OP_shl;
-    case AST_shr: return OP_shr;
-    default: return OP_none;
+    case AST_add:
+        return OP_add;
+    case AST_sub:
+        return OP_sub;
+    case AST_mul:
+        return OP_mul;
+    case AST_div:
+        return OP_div;
+    case AST_floordiv:
+        return OP_floordiv;
+    case AST_mod:
+        return OP_mod;
+    case AST_pow:
+        return OP_pow;
+    case AST_eq:
+        return OP_eq;
+    case AST_ne:
+        return OP_ne;
+    case AST_lt:
+        return OP_lt;
+    case AST_le:
+        return OP_le;
+    case AST_gt:
+        return OP_gt;
+    case AST_ge:
+        return OP_ge;
+    case AST_band:
+        return OP_and;
+    case AST_bor:
+        return OP_or;
+    case AST_xor:
+        return OP_xor;
+    case AST_shl:
+        return OP_shl;
+    case AST_shr:
+        return OP_shr;
+    default:
+        return OP_none;
     }
 }
 
@@ -434,8 +533,8 @@ bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Valu
         }
         if (size_op(e, op, at, a, b, out))
             return !is_poison(out);
-        bool late = a->kind == V_late || b->kind == V_late || a->kind == V_size ||
-                    b->kind == V_size;
+        bool late =
+            a->kind == V_late || b->kind == V_late || a->kind == V_size || b->kind == V_size;
         if (!(late && numeric(a) && numeric(b)) && object_op(e, op, at, a, b, out))
             return !is_poison(out);
     }

@@ -102,6 +102,6 @@ bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph
 
 /* ---- elab_test.c ---- */
 
-void make_tests(Model *m, const Elaborated *out);
+void make_tests(Model *m);
 
 #endif

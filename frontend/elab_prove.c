@@ -15,9 +15,12 @@ static double atom_value(Elab *e, const Atom *a, uint64_t seed)
         uint64_t key[2] = {seed, a->symbol.id};
         return 3 + (double)(hash_bytes(HASH_START, key, sizeof key) >> 16 & 0xffff) / 64;
     }
-    case ATOM_FLOORDIV: return real_value(e, a->a, seed) / real_value(e, a->b, seed);
-    case ATOM_MIN: return fmin(real_value(e, a->a, seed), real_value(e, a->b, seed));
-    default: return fmax(real_value(e, a->a, seed), real_value(e, a->b, seed));
+    case ATOM_FLOORDIV:
+        return real_value(e, a->a, seed) / real_value(e, a->b, seed);
+    case ATOM_MIN:
+        return fmin(real_value(e, a->a, seed), real_value(e, a->b, seed));
+    default:
+        return fmax(real_value(e, a->a, seed), real_value(e, a->b, seed));
     }
 }
 
@@ -29,8 +32,8 @@ static double real_value(Elab *e, Dim d, uint64_t seed)
     for (uint32_t i = 0; i < n; i++) {
         double product = (double)terms[i].coefficient;
         for (uint32_t k = 0; k < terms[i].n; k++)
-            product *= pow(atom_value(e, &terms[i].factors[k].atom, seed),
-                           terms[i].factors[k].power);
+            product *=
+                pow(atom_value(e, &terms[i].factors[k].atom, seed), terms[i].factors[k].power);
         sum += product;
     }
     return sum;
@@ -166,9 +169,9 @@ static bool matmul_batch(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo 
         Dim b = k < q.rank ? q.shape[q.rank - 1 - k] : dim_const(e->dims, 1);
         bool one = dim_is_one(e->dims, a) || dim_is_one(e->dims, b);
         if (!one && !prove_equal(e, at, a, b))
-            return matmul_error(e, at, a_at, b_at, x, y,
-                                arena_printf(e->a, "batch axes are %s and %s", dim_str(e, a),
-                                             dim_str(e, b)));
+            return matmul_error(
+                e, at, a_at, b_at, x, y,
+                arena_printf(e->a, "batch axes are %s and %s", dim_str(e, a), dim_str(e, b)));
         batch[*nbatch - 1 - k] = dim_is_one(e->dims, a) ? b : a;
     }
     return true;
@@ -199,17 +202,17 @@ bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
     if (p.rank == 0 || q.rank == 0)
         return matmul_error(e, at, a_at, b_at, &p, &q, "'@' wants at least one axis: write '*'");
     if (p.dtype != q.dtype) {
-        Diag *d = elab_error(e, DIAG_dtype_mismatch, at, "cannot multiply %s by %s",
-                             type_str(e, x), type_str(e, y));
+        Diag *d = elab_error(e, DIAG_dtype_mismatch, at, "cannot multiply %s by %s", type_str(e, x),
+                             type_str(e, y));
         diag_note(e->diags, d, (Span){0}, "convert one of them with .to(%s)", dtype_name(p.dtype));
         return false;
     }
     uint32_t inner_y = q.rank >= 2 ? q.rank - 2u : 0;
     Dim k = p.shape[p.rank - 1], l = q.shape[inner_y];
     if (!prove_equal(e, at, k, l))
-        return matmul_error(e, at, a_at, b_at, &p, &q,
-                            arena_printf(e->a, "inner dims are %s and %s", dim_str(e, k),
-                                         dim_str(e, l)));
+        return matmul_error(
+            e, at, a_at, b_at, &p, &q,
+            arena_printf(e->a, "inner dims are %s and %s", dim_str(e, k), dim_str(e, l)));
     if (p.rank + q.rank > MAX_RANK + 2 || (p.rank > 2 && q.rank > 2 && p.rank > MAX_RANK))
         return matmul_error(e, at, a_at, b_at, &p, &q, "the result has too many axes");
     int64_t last = p.rank - 1, inner = inner_y;

@@ -13,7 +13,8 @@ static uint64_t draw_chain(Elab *e, const char *name)
     return f.chain;
 }
 
-/* State is read in the outermost graph; the graph of a function with its own derivative captures it. */
+/* State is read in the outermost graph; the graph of a function with its own derivative captures
+ * it. */
 static Val read_slot(Elab *e, uint32_t slot)
 {
     Graph *g = e->b.g;

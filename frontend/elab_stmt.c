@@ -38,8 +38,8 @@ static void hint_name(Elab *e, const Value *v, Sym name)
 
 /* ---- right sides ---- */
 
-bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at, Values *out,
-            Span *value_at)
+bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at,
+            Values *out, Span *value_at)
 {
     if (values->n == 1 && ntargets > 1) {
         Value v = eval(e, env, values->at[0]);
@@ -136,8 +136,9 @@ static bool assign_member(Elab *e, const Env *env, Sym name, const Value *v, Spa
         return true;
     }
     Diag *d = elab_error(e, DIAG_bad_target, at, "'%s' cannot be assigned here", sym(e, name));
-    elab_note(e, d, m->at, m->kind == MEMBER_state ? "it is a parameter: only a train step moves it"
-                                                   : "it is a member of the module");
+    elab_note(e, d, m->at,
+              m->kind == MEMBER_state ? "it is a parameter: only a train step moves it"
+                                      : "it is a member of the module");
     return true;
 }
 
@@ -233,9 +234,9 @@ static void run_aug(Elab *e, const Env *env, const AstStmt *s)
         for (uint32_t i = 0; same && i < a->rank; i++)
             same = prove_equal(e, s->op_at, a->shape[i], b->shape[i]);
         if (!same) {
-            elab_error(e, DIAG_shape_mismatch, s->op_at, "'%s=' keeps the shape: %s would become %s",
-                       ast_op_text(s->op), shape_str(e, a->shape, a->rank),
-                       shape_str(e, b->shape, b->rank));
+            elab_error(e, DIAG_shape_mismatch, s->op_at,
+                       "'%s=' keeps the shape: %s would become %s", ast_op_text(s->op),
+                       shape_str(e, a->shape, a->rank), shape_str(e, b->shape, b->rank));
             sum = v_poison();
         }
     }
@@ -269,8 +270,8 @@ static void entry_check(Elab *e, GuardTerm guard, const char *message, Span at)
 /* `a % k == 0` on a size: a fact about its symbol. */
 static bool fact_divisible(Elab *e, const Env *env, const AstExpr *c, const char *message)
 {
-    if (c->op != AST_eq || c->a->kind != EX_binary || c->a->op != AST_mod ||
-        c->b->kind != EX_int || c->b->i != 0)
+    if (c->op != AST_eq || c->a->kind != EX_binary || c->a->op != AST_mod || c->b->kind != EX_int ||
+        c->b->i != 0)
         return false;
     Value a = eval(e, env, c->a->a), k = eval(e, env, c->a->b);
     Symbol s;
@@ -300,12 +301,24 @@ static bool assert_sizes(Elab *e, const Env *env, const AstExpr *c, const char *
         return false;
     GuardTerm g = {.a = a, .b = b};
     switch (c->op) {
-    case AST_eq: g.kind = G_EQ; break;
-    case AST_ne: g.kind = G_NE; break;
-    case AST_lt: g.kind = G_LT; break;
-    case AST_le: g.kind = G_LE; break;
-    case AST_gt: g = (GuardTerm){.kind = G_LT, .a = b, .b = a}; break;
-    default: g = (GuardTerm){.kind = G_LE, .a = b, .b = a}; break;
+    case AST_eq:
+        g.kind = G_EQ;
+        break;
+    case AST_ne:
+        g.kind = G_NE;
+        break;
+    case AST_lt:
+        g.kind = G_LT;
+        break;
+    case AST_le:
+        g.kind = G_LE;
+        break;
+    case AST_gt:
+        g = (GuardTerm){.kind = G_LT, .a = b, .b = a};
+        break;
+    default:
+        g = (GuardTerm){.kind = G_LE, .a = b, .b = a};
+        break;
     }
     if (!message)
         message = arena_printf(e->a, "%s %s %s", dim_str(e, a), ast_op_text(c->op), dim_str(e, b));
@@ -462,8 +475,9 @@ static void run_expr(Elab *e, const Env *env, const AstStmt *s)
         if (x->kind == EX_error)
             continue;
         if (x->kind != EX_call || s->values.n > 1) {
-            elab_error(e, DIAG_misplaced, x->at, "this value is not used: only a call can stand "
-                                                 "alone");
+            elab_error(e, DIAG_misplaced, x->at,
+                       "this value is not used: only a call can stand "
+                       "alone");
             return;
         }
         eval(e, env, x);
@@ -475,17 +489,34 @@ Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     if (!count_step(e, s->at))
         return FLOW_return;
     switch (s->kind) {
-    case ST_let: run_let(e, env, s); break;
-    case ST_set: run_set(e, env, s); break;
-    case ST_aug: run_aug(e, env, s); break;
-    case ST_expr: run_expr(e, env, s); break;
-    case ST_scan: elab_unsupported(e, s->op_at, "scan"); break;
-    case ST_yield: elab_error(e, DIAG_misplaced, s->at, "yield stands in a scan only"); break;
-    case ST_return: return run_return(e, env, s, ret);
-    case ST_if: return run_if(e, env, s, ret);
-    case ST_for: return run_for(e, env, s, ret);
-    case ST_on: return run_on(e, env, s, ret);
-    case ST_checkpoint: return run_block(e, env, &s->body, ret); /* a hint: bits do not change */
+    case ST_let:
+        run_let(e, env, s);
+        break;
+    case ST_set:
+        run_set(e, env, s);
+        break;
+    case ST_aug:
+        run_aug(e, env, s);
+        break;
+    case ST_expr:
+        run_expr(e, env, s);
+        break;
+    case ST_scan:
+        elab_unsupported(e, s->op_at, "scan");
+        break;
+    case ST_yield:
+        elab_error(e, DIAG_misplaced, s->at, "yield stands in a scan only");
+        break;
+    case ST_return:
+        return run_return(e, env, s, ret);
+    case ST_if:
+        return run_if(e, env, s, ret);
+    case ST_for:
+        return run_for(e, env, s, ret);
+    case ST_on:
+        return run_on(e, env, s, ret);
+    case ST_checkpoint:
+        return run_block(e, env, &s->body, ret); /* a hint: bits do not change */
     case ST_no_grad: {
         bool outer = e->no_grad;
         e->no_grad = true;
@@ -493,13 +524,18 @@ Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
         e->no_grad = outer;
         return flow;
     }
-    case ST_assert: run_assert(e, env, s); break;
+    case ST_assert:
+        run_assert(e, env, s);
+        break;
     case ST_param:
     case ST_buffer:
     case ST_fn:
         elab_error(e, DIAG_misplaced, s->at, "%s stands in a module, not in a function",
-                   s->kind == ST_param ? "param" : s->kind == ST_buffer ? "buffer" : "fn");
-        scope_set(e, env->scope, s->kind == ST_fn ? s->fn->name.sym : s->name.sym, v_poison(), s->at);
+                   s->kind == ST_param    ? "param"
+                   : s->kind == ST_buffer ? "buffer"
+                                          : "fn");
+        scope_set(e, env->scope, s->kind == ST_fn ? s->fn->name.sym : s->name.sym, v_poison(),
+                  s->at);
         break;
     }
     return FLOW_next;

@@ -6,13 +6,6 @@
 
 /* ---- tests ---- */
 
-static bool is_model(const FileEnv *f, const AstDecl *d, Sym *name)
-{
-    (void)f;
-    *name = d->name.sym;
-    return d->kind == DECL_model;
-}
-
 /* The model whose program a test belongs to: the first that it names, else the file's first. */
 static bool belongs(Model *m, const AstDecl *test)
 {
@@ -20,8 +13,8 @@ static bool belongs(Model *m, const AstDecl *test)
     const AstDecls *decls = &m->file->ast->decls;
     const AstDecl *first = NULL, *used = NULL;
     for (uint32_t i = 0; i < decls->n; i++) {
-        Sym name;
-        if (!is_model(m->file, decls->at[i], &name))
+        Sym name = decls->at[i]->name.sym;
+        if (decls->at[i]->kind != DECL_model)
             continue;
         if (!first)
             first = decls->at[i];
@@ -62,9 +55,8 @@ static void make_test(Model *m, const AstDecl *d)
     end_trace(m, g);
 }
 
-void make_tests(Model *m, const Elaborated *out)
+void make_tests(Model *m)
 {
-    (void)out;
     if (!m->decl)
         return;
     const AstDecls *decls = &m->file->ast->decls;
@@ -79,8 +71,8 @@ typedef struct {
     Elab *e;
     const Call *c;
     Graph *inputs, *loss;
-    VEC(Val) in;        /* inputs of the loss graph */
-    VEC(Val) floats;    /* those that are differentiated */
+    VEC(Val) in;     /* inputs of the loss graph */
+    VEC(Val) floats; /* those that are differentiated */
     Builder outer;
     bool training;
 } Check;
@@ -88,8 +80,8 @@ typedef struct {
 static Graph *check_graph(Check *k, const char *what)
 {
     Elab *e = k->e;
-    const char *name = arena_printf(e->a, "%s.gradcheck%u.%s", sym(e, e->test),
-                                    e->p->gradchecks.n, what);
+    const char *name =
+        arena_printf(e->a, "%s.gradcheck%u.%s", sym(e, e->test), e->p->gradchecks.n, what);
     Graph *g = program_add_graph(e->p, sym_new(e, name), GRAPH_CHECK);
     g->method = g->name;
     g->at = k->c->at;
@@ -203,8 +195,8 @@ bool builtin_gradcheck(Elab *e, const Call *c, Value *out)
     e->b = k.outer;
     if (!ok)
         return false;
-    GradCheck check = {.test = e->test, .inputs = k.inputs->method, .loss = k.loss->method,
-                       .at = c->at};
+    GradCheck check = {
+        .test = e->test, .inputs = k.inputs->method, .loss = k.loss->method, .at = c->at};
     const SourceFile *f = source_file(e->cx->sources, c->at.file);
     check.text = arena_strndup(e->a, f->text + c->at.start, c->at.end - c->at.start);
     vec_push(e->a, &e->p->gradchecks, check);

@@ -169,9 +169,9 @@ static bool train_method(Model *m, const AstDecl *d, Train *t)
     t->method = member->value.fn;
     t->name = x->name;
     if (!is_exported(e, t->method)) {
-        Diag *diag = elab_error(e, DIAG_bad_train, x->at,
-                                "'%s' cannot be trained: it is not an exported method",
-                                sym(e, x->name));
+        Diag *diag =
+            elab_error(e, DIAG_bad_train, x->at,
+                       "'%s' cannot be trained: it is not an exported method", sym(e, x->name));
         elab_note(e, diag, t->method->ast->name.at,
                   "an exported method has typed tensor parameters and written result types");
         return false;
@@ -226,8 +226,8 @@ static void read_train(Model *m, const AstDecl *d)
 
 static bool trains_model(Elab *e, const AstDecl *d)
 {
-    return d->kind == DECL_train && d->target->kind == EX_field &&
-           d->target->a->kind == EX_name && sym_eq(d->target->a->name, e->p->name);
+    return d->kind == DECL_train && d->target->kind == EX_field && d->target->a->kind == EX_name &&
+           sym_eq(d->target->a->name, e->p->name);
 }
 
 void read_trains(Model *m)
@@ -250,7 +250,7 @@ static void stand_in(Elab *e, Graph *g, State *s)
     s->stand_in_graph = g;
 }
 
-static void drop_stand_ins(Elab *e, Graph *g, const States *moved)
+static void drop_stand_ins(Graph *g, const States *moved)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->params.n; i++) {
@@ -261,7 +261,6 @@ static void drop_stand_ins(Elab *e, Graph *g, const States *moved)
             g->params.at[n++] = g->params.at[i];
     }
     g->params.n = n;
-    (void)e;
 }
 
 static bool check_loss(Elab *e, Graph *g, const Train *t)
@@ -272,8 +271,8 @@ static bool check_loss(Elab *e, Graph *g, const Train *t)
     if (info->rank == 0 && dtype_is_float(info->dtype))
         return true;
     Diag *d = elab_error(e, DIAG_bad_train, t->decl->target->at,
-                         "the first result of '%s' must be a 0-d float: it is %s",
-                         sym(e, t->name), type_text(e->p, e->a, val_type(g, g->results.at[0].val)));
+                         "the first result of '%s' must be a 0-d float: it is %s", sym(e, t->name),
+                         type_text(e->p, e->a, val_type(g, g->results.at[0].val)));
     elab_note(e, d, t->method->ast->results_at, "declared here");
     return false;
 }
@@ -291,8 +290,7 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
             stand_in(e, g, e->states.at[i]);
             vec_push(e->a, moved, e->states.at[i]);
         }
-    bool ok = trace_body(m, g, t->method) && diag_errors(e->diags) == before &&
-              check_loss(e, g, t);
+    bool ok = trace_body(m, g, t->method) && diag_errors(e->diags) == before && check_loss(e, g, t);
     commit_states(e, g);
     Val *wrt = arena_array(e->a, Val, moved->n);
     Val *d = arena_array(e->a, Val, moved->n);
@@ -305,7 +303,7 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
         end_trace(m, g);
         return NULL;
     }
-    drop_stand_ins(e, g, moved);
+    drop_stand_ins(g, moved);
     Rewrite rw = rewrite_begin(e->p, g);
     for (uint32_t i = 0; i < moved->n; i++) {
         Val view = build_view(&rw.b, &e->p->state.at[moved->at[i]->view - 1]);
@@ -372,7 +370,9 @@ static void make_step(Model *m, Train *t, Graph *init)
             reached[i][k] = parts[i][k].node != 0;
         whole[i] = join_segment(e, s, parts[i], s->dtype);
     }
-    TrainInfo info = {.method = t->name, .graph_step = index, .accumulate = (int)t->accumulate,
+    TrainInfo info = {.method = t->name,
+                      .graph_step = index,
+                      .accumulate = (int)t->accumulate,
                       .at = t->decl->at};
     vec_push(e->a, &e->p->trains, info);
     if (!make_update(m, t, g, whole, reached, init))

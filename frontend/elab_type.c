@@ -153,8 +153,7 @@ static bool written_axes(Elab *e, const Env *env, const AstType *t, const Sizes 
             else if (scope_find(env->scope, e->word.ellipsis))
                 v = scope_find(env->scope, e->word.ellipsis)->value;
             else {
-                vec_push(e->a, out,
-                         ((Axis){.kind = AXIS_rest, .x = x, .name = e->word.ellipsis}));
+                vec_push(e->a, out, ((Axis){.kind = AXIS_rest, .x = x, .name = e->word.ellipsis}));
                 rests++;
                 continue;
             }
@@ -232,8 +231,8 @@ static bool match_axes(Elab *e, const Env *env, const AstType *t, const char *wh
             sizes_here[j] = v_dim(e, info.shape[k++]);
         if (bind && a->name.id)
             vec_push(e->a, bind,
-                     ((SizeBinding){.name = a->name, .value = v_list(e, sizes_here, n),
-                                    .at = a->x->at}));
+                     ((SizeBinding){
+                         .name = a->name, .value = v_list(e, sizes_here, n), .at = a->x->at}));
     }
     return true;
 }
@@ -258,8 +257,9 @@ static bool bind_axis(Elab *e, const Env *env, const Axis *axis, Dim actual, voi
         Diag *d = elab_error(e, DIAG_unknown_size, axis->x->at, "unknown name '%s' in a type",
                              sym(e, name));
         diag_note(e->diags, d, (Span){0}, "%s",
-                  b->new_names ? "a size that the type introduces begins with a capital"
-                               : "a result's sizes must be known from the arguments; '_' is any size");
+                  b->new_names
+                      ? "a size that the type introduces begins with a capital"
+                      : "a result's sizes must be known from the arguments; '_' is any size");
         return false;
     }
     vec_push(e->a, b->sizes,
@@ -327,9 +327,8 @@ static bool check_axis(Elab *e, const Env *env, const Axis *axis, Dim actual, vo
     elab_note(e, d, c->type->at, "declared here");
     int64_t x, y;
     if (!dim_is_const(e->dims, want, &x) || !dim_is_const(e->dims, actual, &y))
-        diag_note(e->diags, d, (Span){0},
-                  "if they are always equal, say so first: assert %s == %s", dim_str(e, actual),
-                  dim_str(e, want));
+        diag_note(e->diags, d, (Span){0}, "if they are always equal, say so first: assert %s == %s",
+                  dim_str(e, actual), dim_str(e, want));
     return false;
 }
 
@@ -404,7 +403,8 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, Span at, Va
         v = call1(e, &v, v_list(e, sizes, type->rank), at);
     }
     switch (v.kind) {
-    case V_poison: return false;
+    case V_poison:
+        return false;
     case V_int:
     case V_float:
     case V_bool:
@@ -419,8 +419,7 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, Span at, Va
         const TypeInfo *got = type_at(e, x);
         if (!shape_matches(e, at, got, type)) {
             elab_error(e, DIAG_shape_mismatch, at, "the initial value is %s, wanted %s",
-                       shape_str(e, got->shape, got->rank),
-                       shape_str(e, type->shape, type->rank));
+                       shape_str(e, got->shape, got->rank), shape_str(e, type->shape, type->rank));
             return false;
         }
         *out = build_cast(&e->b, x, type->dtype);

@@ -43,11 +43,16 @@ static uint32_t scalar_slot(const Update *u, const char *name, SlotKind kind, DT
     uint32_t slot = find_slot(e, s);
     if (slot)
         return slot;
-    slot = program_add_slot(e->p, (Slot){.name = s, .kind = kind,
+    slot = program_add_slot(e->p, (Slot){.name = s,
+                                         .kind = kind,
                                          .type = type_of(e->p, t, NULL, 0, PLACE_D0),
-                                         .saved = true, .initial = initial,
+                                         .saved = true,
+                                         .initial = initial,
                                          .at = u->t->decl->at});
-    StateView v = {.name = s, .slot = slot, .type = e->p->slots.at[slot].type, .saved = true,
+    StateView v = {.name = s,
+                   .slot = slot,
+                   .type = e->p->slots.at[slot].type,
+                   .saved = true,
                    .at = u->t->decl->at};
     vec_push(e->a, &e->p->state, v);
     if (kind == SLOT_HYPER)
@@ -85,14 +90,9 @@ static Value hyper_value(const Update *u, const char *name, const Value *v, Span
         return *v;
     Values out = {0};
     for (uint32_t i = 0; i < v->list->n; i++)
-        vec_push(e->a, &out, hyper_value(u, arena_printf(e->a, "%s%u", name, i),
-                                         &v->list->at[i], at));
+        vec_push(e->a, &out,
+                 hyper_value(u, arena_printf(e->a, "%s%u", name, i), &v->list->at[i], at));
     return v_list(e, out.at, out.n);
-}
-
-static bool static_equal(const Value *a, const Value *b)
-{
-    return value_equal(a, b);
 }
 
 /* The optimizer as an instance: its parameters are members. */
@@ -102,18 +102,21 @@ static Instance *optimizer_instance(const Update *u, int group)
     const AstDecl *d = u->t->optim->module->decl;
     const TrainGroup *g = &u->t->groups.at[group];
     Instance *inst = arena_new(e->a, Instance);
-    *inst = (Instance){.module = u->t->optim->module, .dtype = e->float_type, .named = true,
+    *inst = (Instance){.module = u->t->optim->module,
+                       .dtype = e->float_type,
+                       .named = true,
                        .at = u->t->optim->at};
     for (uint32_t i = 0; i < d->params.n; i++) {
         const AstParam *p = &d->params.at[i];
         const char *name = sym(e, p->name.sym);
-        bool own = group > 0 && g->own[i] && !static_equal(&g->config[i], &u->t->groups.at[0].config[i]);
+        bool own =
+            group > 0 && g->own[i] && !value_equal(&g->config[i], &u->t->groups.at[0].config[i]);
         if (own)
             name = arena_printf(e->a, "group%d.%s", group - 1, name);
         Value v = hyper_value(u, name, &g->config[i], u->t->decl->value->at);
-        vec_push(e->a, &inst->members,
-                 ((Member){.name = p->name.sym, .kind = MEMBER_config, .value = v,
-                           .at = p->name.at}));
+        vec_push(
+            e->a, &inst->members,
+            ((Member){.name = p->name.sym, .kind = MEMBER_config, .value = v, .at = p->name.at}));
     }
     return inst;
 }
@@ -176,24 +179,30 @@ static uint32_t segment_slot(const Update *u, const char *what, const Segment *s
 {
     Elab *e = u->e;
     const char *base = arena_printf(e->a, "%s.%s", sym(e, u->t->name), what);
-    Sym name = sym_new(e, arena_printf(e->a, "%s.%s", base,
-                                       sym(e, e->p->slots.at[seg->slot].name)));
+    Sym name =
+        sym_new(e, arena_printf(e->a, "%s.%s", base, sym(e, e->p->slots.at[seg->slot].name)));
     uint32_t slot = find_slot(e, name);
     *made = slot == 0;
     if (slot)
         return slot;
     TypeInfo t = *type_info(e->p, e->p->slots.at[seg->slot].type);
     t.dtype = dtype;
-    slot = program_add_slot(e->p, (Slot){.name = name, .kind = SLOT_MOMENT,
-                                         .type = type_make(e->p, t), .saved = true,
-                                         .segment = seg->slot, .at = at});
+    slot = program_add_slot(e->p, (Slot){.name = name,
+                                         .kind = SLOT_MOMENT,
+                                         .type = type_make(e->p, t),
+                                         .saved = true,
+                                         .segment = seg->slot,
+                                         .at = at});
     for (uint32_t i = 0; i < seg->states.n; i++) {
         TypeInfo part = seg->states.at[i]->type;
         part.dtype = dtype;
-        StateView v = {.name = sym_new(e, arena_printf(e->a, "%s.%s", base,
-                                                       sym(e, seg->states.at[i]->name))),
-                       .slot = slot, .offset = seg->offset.at[i],
-                       .type = type_make(e->p, part), .saved = true, .at = at};
+        StateView v = {
+            .name = sym_new(e, arena_printf(e->a, "%s.%s", base, sym(e, seg->states.at[i]->name))),
+            .slot = slot,
+            .offset = seg->offset.at[i],
+            .type = type_make(e->p, part),
+            .saved = true,
+            .at = at};
         vec_push(e->a, &e->p->state, v);
     }
     return slot;
@@ -231,14 +240,18 @@ static void declare_body(const Update *u, const Env *env, const AstStmts *body, 
             *st = (State){.saved = true, .name = s->name.sym, .at = s->name.at, .file = env->file};
             Moment mo = {.stmt = s, .state = st, .slot = moment_slot(u, env, s, seg)};
             vec_push(e->a, moments, mo);
-            vec_push(e->a, &inst->members, ((Member){.name = s->name.sym, .kind = MEMBER_state,
-                                                     .state = st, .at = s->name.at}));
+            vec_push(
+                e->a, &inst->members,
+                ((Member){
+                    .name = s->name.sym, .kind = MEMBER_state, .state = st, .at = s->name.at}));
         } else if (s->kind == ST_fn) {
             Fn *fn = arena_new(e->a, Fn);
             *fn = (Fn){.ast = s->fn, .file = env->file, .inst = inst, .name = s->fn->name.sym};
             vec_push(e->a, &inst->members,
-                     ((Member){.name = fn->name, .kind = MEMBER_fn,
-                               .value = {.kind = V_fn, .fn = fn}, .at = s->fn->name.at}));
+                     ((Member){.name = fn->name,
+                               .kind = MEMBER_fn,
+                               .value = {.kind = V_fn, .fn = fn},
+                               .at = s->fn->name.at}));
         } else if (s->kind == ST_if) {
             bool c;
             if (eval_bool(e, env, s->list, &c, "choose a branch"))
@@ -333,8 +346,7 @@ static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step
     for (uint32_t i = 0; i < moments->n; i++)
         old[i] = build_state(&e->b, moments->at[i].slot);
     uint32_t from = e->b.g->nodes.n;
-    if (!call_step(u, step, moments, old, p, u->grads[k], &new_p) ||
-        !all_pointwise(e->b.g, from))
+    if (!call_step(u, step, moments, old, p, u->grads[k], &new_p) || !all_pointwise(e->b.g, from))
         return false;
     commit(u, seg->slot, keep_unreached(u, seg, u->reached[k], new_p, p));
     for (uint32_t i = 0; i < moments->n; i++)
@@ -440,14 +452,15 @@ static void clip(Update *u)
     scale = build2(b, OP_min, scale, build_const(b, wide, 1));
     for (uint32_t k = 0; k < u->m->segments.n; k++)
         if (moves(u, k))
-            u->grads[k] = build2(b, OP_mul, u->grads[k],
-                                 build_cast(b, scale, u->m->segments.at[k].dtype));
+            u->grads[k] =
+                build2(b, OP_mul, u->grads[k], build_cast(b, scale, u->m->segments.at[k].dtype));
 }
 
 /* ---- accumulation ---- */
 
-/* `accumulate = N`: a call adds its gradient to a sum; the N-th makes a step with the mean and clears
- * it. Which call this is, is state too, so the decision is a `where` over what is committed. */
+/* `accumulate = N`: a call adds its gradient to a sum; the N-th makes a step with the mean and
+ * clears it. Which call this is, is state too, so the decision is a `where` over what is committed.
+ */
 static void accumulate(Update *u)
 {
     Elab *e = u->e;
@@ -466,8 +479,8 @@ static void accumulate(Update *u)
         Val sum = build2(b, OP_add, build_state(b, slot), u->grads[k]);
         Val none = build_const(b, seg->dtype, 0);
         graph_commit(e->p, u->g, slot, build3(b, OP_where, u->last, none, sum));
-        u->grads[k] = build2(b, OP_mul, sum,
-                             build_const(b, seg->dtype, 1.0 / (double)u->t->accumulate));
+        u->grads[k] =
+            build2(b, OP_mul, sum, build_const(b, seg->dtype, 1.0 / (double)u->t->accumulate));
         Builder init = builder_for(e->p, u->init);
         const TypeInfo *t = type_info(e->p, e->p->slots.at[slot].type);
         graph_commit(e->p, u->init, slot, build_full(&init, t->dtype, 0, t->shape, t->rank));

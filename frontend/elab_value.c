@@ -86,13 +86,16 @@ Value v_late(Elab *e, Val v)
 const char *value_kind(const Value *v)
 {
     static const char *const names[] = {
-        [V_poison] = "error",       [V_unset] = "nothing",   [V_none] = "none",
-        [V_int] = "int",            [V_float] = "float",     [V_bool] = "bool",
-        [V_string] = "string",      [V_dtype] = "dtype",     [V_device] = "device",
-        [V_list] = "list",          [V_fn] = "fn",           [V_module] = "module",
-        [V_instance] = "module",    [V_optimizer] = "optimizer", [V_builtin] = "fn",
-        [V_file] = "import",        [V_info] = "parameter",  [V_size] = "int",
-        [V_late] = "float",         [V_tensor] = "tensor",
+        [V_poison] = "error",    [V_unset] = "nothing",
+        [V_none] = "none",       [V_int] = "int",
+        [V_float] = "float",     [V_bool] = "bool",
+        [V_string] = "string",   [V_dtype] = "dtype",
+        [V_device] = "device",   [V_list] = "list",
+        [V_fn] = "fn",           [V_module] = "module",
+        [V_instance] = "module", [V_optimizer] = "optimizer",
+        [V_builtin] = "fn",      [V_file] = "import",
+        [V_info] = "parameter",  [V_size] = "int",
+        [V_late] = "float",      [V_tensor] = "tensor",
     };
     return names[v->kind];
 }
@@ -115,11 +118,21 @@ static void write_float(StrBuf *b, double f)
 static void write_value(Elab *e, StrBuf *b, const Value *v)
 {
     switch (v->kind) {
-    case V_int: sb_printf(b, "%" PRId64, v->i); break;
-    case V_float: write_float(b, v->f); break;
-    case V_bool: sb_puts(b, v->i ? "true" : "false"); break;
-    case V_string: sb_printf(b, "\"%s\"", v->s); break;
-    case V_dtype: sb_puts(b, dtype_name(v->dtype)); break;
+    case V_int:
+        sb_printf(b, "%" PRId64, v->i);
+        break;
+    case V_float:
+        write_float(b, v->f);
+        break;
+    case V_bool:
+        sb_puts(b, v->i ? "true" : "false");
+        break;
+    case V_string:
+        sb_printf(b, "\"%s\"", v->s);
+        break;
+    case V_dtype:
+        sb_puts(b, dtype_name(v->dtype));
+        break;
     case V_device:
         if (v->i < 0)
             sb_puts(b, "cpu");
@@ -135,13 +148,27 @@ static void write_value(Elab *e, StrBuf *b, const Value *v)
         }
         sb_putc(b, ']');
         break;
-    case V_size: sb_puts(b, dim_text(e->dims, e->a, v->size)); break;
-    case V_tensor: sb_puts(b, type_text(e->p, e->a, val_type(v->graph, v->val))); break;
-    case V_instance: sb_puts(b, sym(e, v->inst->module->decl->name.sym)); break;
-    case V_module: sb_puts(b, sym(e, v->module->decl->name.sym)); break;
-    case V_builtin: sb_puts(b, v->builtin->name); break;
-    case V_fn: sb_puts(b, v->fn->name.id ? sym(e, v->fn->name) : "fn"); break;
-    default: sb_puts(b, value_kind(v)); break;
+    case V_size:
+        sb_puts(b, dim_text(e->dims, e->a, v->size));
+        break;
+    case V_tensor:
+        sb_puts(b, type_text(e->p, e->a, val_type(v->graph, v->val)));
+        break;
+    case V_instance:
+        sb_puts(b, sym(e, v->inst->module->decl->name.sym));
+        break;
+    case V_module:
+        sb_puts(b, sym(e, v->module->decl->name.sym));
+        break;
+    case V_builtin:
+        sb_puts(b, v->builtin->name);
+        break;
+    case V_fn:
+        sb_puts(b, v->fn->name.id ? sym(e, v->fn->name) : "fn");
+        break;
+    default:
+        sb_puts(b, value_kind(v));
+        break;
     }
 }
 
@@ -169,8 +196,7 @@ double static_number(const Value *v)
 
 bool is_callable(const Value *v)
 {
-    return v->kind == V_fn || v->kind == V_builtin || v->kind == V_module ||
-           v->kind == V_instance;
+    return v->kind == V_fn || v->kind == V_builtin || v->kind == V_module || v->kind == V_instance;
 }
 
 bool holds_instance(const Value *v)
@@ -192,18 +218,28 @@ bool value_equal(const Value *a, const Value *b)
     if (a->kind != b->kind)
         return false;
     switch (a->kind) {
-    case V_none: return true;
+    case V_none:
+        return true;
     case V_bool:
-    case V_device: return a->i == b->i;
-    case V_string: return strcmp(a->s, b->s) == 0;
-    case V_dtype: return a->dtype == b->dtype;
-    case V_size: return dim_same(a->size, b->size);
-    case V_fn: return a->fn == b->fn;
-    case V_builtin: return a->builtin == b->builtin;
-    case V_module: return a->module->decl == b->module->decl;
-    case V_instance: return a->inst == b->inst;
+    case V_device:
+        return a->i == b->i;
+    case V_string:
+        return strcmp(a->s, b->s) == 0;
+    case V_dtype:
+        return a->dtype == b->dtype;
+    case V_size:
+        return dim_same(a->size, b->size);
+    case V_fn:
+        return a->fn == b->fn;
+    case V_builtin:
+        return a->builtin == b->builtin;
+    case V_module:
+        return a->module->decl == b->module->decl;
+    case V_instance:
+        return a->inst == b->inst;
     case V_tensor:
-    case V_late: return a->graph == b->graph && val_eq(a->val, b->val);
+    case V_late:
+        return a->graph == b->graph && val_eq(a->val, b->val);
     case V_list:
         if (a->list->n != b->list->n)
             return false;
@@ -211,7 +247,8 @@ bool value_equal(const Value *a, const Value *b)
             if (!value_equal(&a->list->at[i], &b->list->at[i]))
                 return false;
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -270,11 +307,16 @@ Val use_val(Elab *e, const Value *v)
             if (c->outer == v->graph)
                 return use_captured(e, v);
         return import_val(e, v->graph, v->val);
-    case V_int: return build_const_int(&e->b, DT_i64, v->i);
-    case V_float: return build_const(&e->b, DT_f64, v->f);
-    case V_bool: return build_const(&e->b, DT_bool, (double)v->i);
-    case V_size: return build_dim(&e->b, v->size);
-    default: die("a %s has no value in a graph", value_kind(v));
+    case V_int:
+        return build_const_int(&e->b, DT_i64, v->i);
+    case V_float:
+        return build_const(&e->b, DT_f64, v->f);
+    case V_bool:
+        return build_const(&e->b, DT_bool, (double)v->i);
+    case V_size:
+        return build_dim(&e->b, v->size);
+    default:
+        die("a %s has no value in a graph", value_kind(v));
     }
 }
 

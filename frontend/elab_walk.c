@@ -26,7 +26,8 @@ static bool in_expr(const Search *s, const AstExpr *x)
         return true;
     switch (x->kind) {
     case EX_list:
-    case EX_index: return in_exprs(s, &x->items);
+    case EX_index:
+        return in_exprs(s, &x->items);
     case EX_call:
         for (uint32_t i = 0; i < x->args.n; i++)
             if (in_expr(s, x->args.at[i].value))
@@ -37,8 +38,10 @@ static bool in_expr(const Search *s, const AstExpr *x)
             if (in_expr(s, x->clauses.at[i].list))
                 return true;
         return false;
-    case EX_fn: return in_fn(s, x->fn);
-    default: return false;
+    case EX_fn:
+        return in_fn(s, x->fn);
+    default:
+        return false;
     }
 }
 

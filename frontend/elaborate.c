@@ -116,16 +116,23 @@ FileEnv *file_load(Elab *e, uint32_t file, bool is_std, const char *path)
     for (uint32_t i = 0; i < f->ast->decls.n; i++) {
         const AstDecl *d = f->ast->decls.at[i];
         switch (d->kind) {
-        case DECL_import: load_import(e, f, d); break;
-        case DECL_const: add_global(e, f, d, d->name.sym, v_none(), LAZY_waiting); break;
-        case DECL_fn: add_global(e, f, d, d->fn->name.sym, fn_value(e, f, d->fn), LAZY_no); break;
+        case DECL_import:
+            load_import(e, f, d);
+            break;
+        case DECL_const:
+            add_global(e, f, d, d->name.sym, v_none(), LAZY_waiting);
+            break;
+        case DECL_fn:
+            add_global(e, f, d, d->fn->name.sym, fn_value(e, f, d->fn), LAZY_no);
+            break;
         case DECL_module:
         case DECL_optimizer:
             add_global(e, f, d, d->name.sym, module_value(e, f, d), LAZY_no);
             break;
         case DECL_model:
         case DECL_train:
-        case DECL_test: break;
+        case DECL_test:
+            break;
         }
     }
     f->loading = false;
@@ -222,8 +229,10 @@ static Value make_root(Elab *e, const Env *env, const AstExpr *x)
     for (uint32_t k = 0; k < e->defined.n; k++)
         for (uint32_t i = 0; i < params->n; i++)
             if (sym_eq(params->at[i].name.sym, e->defined.at[k].name))
-                vec_push(e->a, &args, ((Arg){.name = params->at[i].name,
-                                             .value = e->defined.at[k].value, .at = x->at}));
+                vec_push(e->a, &args,
+                         ((Arg){.name = params->at[i].name,
+                                .value = e->defined.at[k].value,
+                                .at = x->at}));
     return ok ? call_value(e, env, &f, &args, x->at, x->a->at) : v_poison();
 }
 
@@ -257,7 +266,8 @@ static void begin_program(Elab *e, Sym name)
     e->training = false;
     e->drew = false;
     e->float_type = e->base_float;
-    Slot seed = {.name = sym_new(e, "seed"), .kind = SLOT_SEED,
+    Slot seed = {.name = sym_new(e, "seed"),
+                 .kind = SLOT_SEED,
                  .type = type_of(e->p, DT_u64, NULL, 0, PLACE_D0)};
     e->seed_slot = program_add_slot(e->p, seed);
     seed.name = sym_new(e, "calls");
@@ -322,7 +332,7 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
         make_steps(&m, init);
     end_init(&m, init);
     if (e->o->tests && diag_errors(e->diags) == before)
-        make_tests(&m, e->out);
+        make_tests(&m);
     if (diag_errors(e->diags) == before)
         vec_push(e->a, &e->out->models, e->p);
     e->base_float = e->o->default_float ? e->o->default_float : DT_f32;
@@ -387,10 +397,15 @@ static void make_models(Elab *e, FileEnv *f)
 bool elaborate(Ctx *cx, uint32_t file, const ElabOptions *o, Elaborated *out)
 {
     static const ElabOptions none = {0};
-    Elab e = {.cx = cx, .a = cx->perm, .o = o ? o : &none, .out = out, .names = cx->names,
-              .dims = cx->dims, .diags = cx->diags};
-    e.parse = (ParseCtx){.arena = cx->perm, .names = cx->names, .sources = cx->sources,
-                         .diags = cx->diags};
+    Elab e = {.cx = cx,
+              .a = cx->perm,
+              .o = o ? o : &none,
+              .out = out,
+              .names = cx->names,
+              .dims = cx->dims,
+              .diags = cx->diags};
+    e.parse = (ParseCtx){
+        .arena = cx->perm, .names = cx->names, .sources = cx->sources, .diags = cx->diags};
     e.word.forward = sym_new(&e, "forward");
     e.word.training = sym_new(&e, "training");
     e.word.axis = sym_new(&e, "axis");
@@ -399,7 +414,6 @@ bool elaborate(Ctx *cx, uint32_t file, const ElabOptions *o, Elaborated *out)
     e.word.out = sym_new(&e, "out");
     e.word.to = sym_new(&e, "to");
     e.word.ellipsis = sym_new(&e, "...");
-    e.word.on = sym_new(&e, "on");
     e.base_float = e.o->default_float ? e.o->default_float : DT_f32;
     e.float_type = e.base_float;
     int before = diag_errors(cx->diags);

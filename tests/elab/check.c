@@ -1,6 +1,5 @@
-/* check.c: runs a file's tests and gradient checks with the reference evaluator; prints one line each.
- *   elab_check FILE...       status 0: all hold
- * SPDX-License-Identifier: MIT */
+/* check.c: runs a file's tests and gradient checks with the reference evaluator; prints one line
+ * each. elab_check FILE...       status 0: all hold SPDX-License-Identifier: MIT */
 #include "frontend/elaborate.h"
 #include "ir/eval.h"
 
@@ -108,8 +107,8 @@ static bool check_direction(Run *r, const Graph *g, EvalTensor *in, const EvalTe
             uint32_t k = 1;
             for (uint32_t j = 0; j < g->params.n; j++) {
                 moved[j] = in[j];
-                const char *d = k < g->results.n ? sym_text(r->p->cx->names, g->results.at[k].name)
-                                                 : "";
+                const char *d =
+                    k < g->results.n ? sym_text(r->p->cx->names, g->results.at[k].name) : "";
                 if (strcmp(d + (*d ? 2 : 0), sym_text(r->p->cx->names, g->params.at[j].name)) != 0)
                     continue;
                 moved[j].at = arena_array(a, ScalarValue, in[j].n);

@@ -16,10 +16,12 @@ static void summary(const Elaborated *out, StrBuf *text)
         for (uint32_t k = 0; k < p->graphs.n; k++) {
             const Graph *g = p->graphs.at[k];
             const char *wrong = tensor_verify(p, g, false);
-            sb_printf(text, "  graph %s kind %d: %u nodes, %u params, %u results, %u commits, "
-                            "%u checks%s%s\n", sym_text(names, g->name), (int)g->kind,
-                      g->nodes.n - 1, g->params.n, g->results.n, g->commits.n, g->checks.n,
-                      wrong ? " WRONG: " : "", wrong ? wrong : "");
+            sb_printf(text,
+                      "  graph %s kind %d: %u nodes, %u params, %u results, %u commits, "
+                      "%u checks%s%s\n",
+                      sym_text(names, g->name), (int)g->kind, g->nodes.n - 1, g->params.n,
+                      g->results.n, g->commits.n, g->checks.n, wrong ? " WRONG: " : "",
+                      wrong ? wrong : "");
         }
     }
 }

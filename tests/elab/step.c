@@ -1,6 +1,6 @@
-/* step.c: runs a `train` with the reference evaluator: elab_step FILE STEPS [-f64] [-update] < INPUTS
- * INPUTS: one argument a line: NAME DIM,DIM,... VALUES. Prints NAME VALUES of every parameter.
- * -update: gradients are put into the gradient segments, then UPDATE runs.
+/* step.c: runs a `train` with the reference evaluator: elab_step FILE STEPS [-f64] [-update] <
+ * INPUTS INPUTS: one argument a line: NAME DIM,DIM,... VALUES. Prints NAME VALUES of every
+ * parameter. -update: gradients are put into the gradient segments, then UPDATE runs.
  * SPDX-License-Identifier: MIT */
 #include "frontend/elaborate.h"
 #include "ir/eval.h"
@@ -119,7 +119,8 @@ int main(int argc, char **argv)
             why = run_graph(&r, step, in, NULL);
             continue;
         }
-        /* the gradient is what plain descent at rate 1 would take away: here from the TRAINING graph */
+        /* the gradient is what plain descent at rate 1 would take away: here from the TRAINING
+         * graph */
         Graph *g = program_find_graph(p, p->trains.at[0].method, GRAPH_TRAINING);
         Builder b = builder_for(p, g);
         for (uint32_t s = 1; s < p->slots.n; s++) {
