@@ -1,5 +1,7 @@
 /* model_test.c: a host program made by hand goes through the tables, the C compiler, the cache and the
  * runtime, and through the files that -S, -c and -shared write. SPDX-License-Identifier: MIT */
+#define _XOPEN_SOURCE 700 /* nftw */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +173,20 @@ static void run_model(const void *desc)
     tn_context_destroy(ctx);
 }
 
-static char cache[256];
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static char cache[256], first_cache[256];
 
 static void each_entry(void (*what)(const char *path))
 {
@@ -322,6 +338,7 @@ static void test_files(void **state)
     for (int i = 0; i < 3; i++)
         assert_false(exists(o.out, names[i]));
     ctx_destroy(t.cx);
+    remove_tree(dir);
 }
 
 int main(void)
@@ -329,6 +346,7 @@ int main(void)
     snprintf(cache, sizeof cache, "/tmp/tenon-cache-XXXXXX");
     if (!mkdtemp(cache))
         return 1;
+    memcpy(first_cache, cache, sizeof cache);
     setenv("TENON_CACHE", cache, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),
@@ -337,5 +355,7 @@ int main(void)
         cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_files),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove_tree(first_cache);
+    return failed;
 }
