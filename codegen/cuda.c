@@ -247,6 +247,12 @@ static void print_register_loop(Cuda *c, const KStmt *s, int width)
     emit_close(&t->e, "");
 }
 
+/* Whether a counter that goes up to `hi` in steps fits an int, its last step included. */
+static bool counts_in_int(Cuda *c, Dim hi, int64_t step)
+{
+    return ktext_fits_int(&c->t, dim_add(cuda_dims(c), hi, dim_const(cuda_dims(c), step - 1)));
+}
+
 static void print_lanes(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
@@ -258,7 +264,7 @@ static void print_lanes(Cuda *c, const KStmt *s)
     }
     bool zero = dim_is_zero(cuda_dims(c), s->lo);
     bool fixed = zero && dim_is_const(cuda_dims(c), s->hi, &extent);
-    bool wide = !ktext_fits_int(t, s->hi);
+    bool wide = !counts_in_int(c, s->hi, share);
     const char *type = wide ? "long long" : "int", *scale = "";
     const char *end = ktext_dim_at(t, s->hi, PREC_SUM), *lo = ktext_dim_at(t, s->lo, PREC_SUM);
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), wide);
@@ -299,7 +305,7 @@ static void print_serial(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
     bool over_teams = s->loop == FOR_TEAMS, was = c->in_teams;
-    bool wide = !ktext_fits_int(t, s->hi) || !ktext_fits_int(t, s->lo);
+    bool wide = !counts_in_int(c, s->hi, over_teams ? c->teams : 1) || !ktext_fits_int(t, s->lo);
     const char *type = wide ? "long long" : "int", *lo = ktext_dim(t, s->lo).text;
     Text end = ktext_dim(t, s->hi);
     const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), wide);
