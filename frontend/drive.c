@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int drive_messages(Drive *d)
@@ -17,6 +18,25 @@ int drive_messages(Drive *d)
         diag_render(diags, style, &out);
     fputs(sb_text(&out), stderr);
     return diag_errors(diags) ? STATUS_INPUT : STATUS_DONE;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return a && b && !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* What would be written over what is read. */
+static int check_overwrite(const Options *o)
+{
+    const char *out[] = {o->output, o->save, o->depend_file}, *in[] = {o->file, o->data, o->load};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++)
+            if (same_file(out[i], in[k]))
+                return message_error(STATUS_USAGE, "%s would be written over: it is an input",
+                                     in[k]);
+    return STATUS_DONE;
 }
 
 static void set_options(Drive *d)
@@ -91,6 +111,8 @@ static int check(Drive *d)
 int drive(Drive *d)
 {
     int status = unsupported(d->o);
+    if (!status)
+        status = check_overwrite(d->o);
     if (status)
         return status;
     set_options(d);

@@ -250,16 +250,16 @@ int train_run(Arena *a, const tn_model_desc *desc, const TrainOptions *o)
     t.bar = !o->quiet && isatty(STDERR_FILENO);
     int status = train_prepare(&t);
     if (!status) {
-        struct sigaction act = {.sa_handler = on_interrupt}, old;
+        struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, old;
         sigemptyset(&act.sa_mask);
         interrupted = 0;
         sigaction(SIGINT, &act, &old);
         status = all_epochs(&t);
-        sigaction(SIGINT, &old, NULL);
         if (interrupted && !status)
             printf("stopped in epoch %d\n", t.stopped_epoch);
         if (!status && o->save)
             status = train_save(&t, o->save);
+        sigaction(SIGINT, &old, NULL); /* a second Ctrl-C does not lose what is being saved */
         if (!status && !interrupted)
             status = test_set(&t);
         if (!status && interrupted && o->save)

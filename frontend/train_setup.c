@@ -6,9 +6,11 @@
 #include "runtime/rt.h"
 #include "runtime/state_files.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DEFAULT_BATCH = 32 };
 
@@ -256,6 +258,9 @@ static int resume(Trainer *t)
                            "%s was saved inside an epoch with -batch %lld and %lld examples: give "
                            "the same",
                            t->o->resume, (long long)at[2].value, (long long)at[3].value);
+    if (at[0].value > t->o->epochs)
+        printf("%s has %lld epochs already; -epochs counts them too\n", t->o->resume,
+               (long long)at[0].value - 1);
     t->start_epoch = (int)at[0].value;
     t->start_batch = at[1].value;
     t->seed = (uint64_t)at[4].value;
@@ -290,8 +295,27 @@ static int make_model(Trainer *t)
     return 0;
 }
 
+/* A file that cannot be written is found before the epochs, not after. */
+static int check_save(Trainer *t)
+{
+    const char *path = t->o->save;
+    const size_t n = path ? strlen(path) : 0;
+    if (!path)
+        return 0;
+    if (!(n > 12 && !strcmp(path + n - 12, ".safetensors")) &&
+        !(n > 4 && !strcmp(path + n - 4, ".npz")))
+        return train_error(t, "-save %s: expected a name that ends in .safetensors or .npz", path);
+    const char *slash = strrchr(path, '/');
+    const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(t->a, path, (size_t)(slash - path));
+    if (access(folder, W_OK))
+        return train_error(t, "-save %s: cannot write into %s: %s", path, folder, strerror(errno));
+    return 0;
+}
+
 int train_prepare(Trainer *t)
 {
+    if (check_save(t))
+        return 1;
     t->data = arrays_create(t->a);
     t->batch = t->o->batch > 0 ? t->o->batch : DEFAULT_BATCH;
     t->start_epoch = t->stopped_epoch = 1;
