@@ -7,12 +7,12 @@
 #include "ir/kernel.h"
 
 typedef enum {
-    BUF_ARG,     /* caller's memory */
-    BUF_RESULT,  /* caller's memory, or allocated when NULL was given */
-    BUF_STATE,   /* a slot */
-    BUF_TAPE,    /* lives from FORWARD_TRAIN to BACKWARD */
+    BUF_ARG,    /* caller's memory */
+    BUF_RESULT, /* caller's memory, or allocated when NULL was given */
+    BUF_STATE,  /* a slot */
+    BUF_TAPE,   /* lives from FORWARD_TRAIN to BACKWARD */
     BUF_TEMP,
-    BUF_CONST    /* values known while compiling */
+    BUF_CONST /* values known while compiling */
 } BufKind;
 
 typedef struct {
@@ -21,12 +21,12 @@ typedef struct {
     DType dtype;
     uint32_t rank;
     Dim shape[MAX_RANK];
-    uint32_t slot;       /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
-    uint32_t of;         /* != 0: a piece of buffer `of` (placed concat, view, in-place pair) */
-    Dim offset;          /* elements, in `of` */
+    uint32_t slot;        /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
+    uint32_t of;          /* != 0: a piece of buffer `of` (placed concat, view, in-place pair) */
+    Dim offset;           /* elements, in `of` */
     uint32_t first, last; /* TEMP: steps between which it is live, filled by pass conflicts */
     VEC(uint32_t) conflicts; /* TEMP: earlier buffers that live at the same time */
-    const void *data;    /* CONST */
+    const void *data;        /* CONST */
 } Buffer;
 
 typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT } StepKind;
@@ -47,12 +47,12 @@ typedef struct {
     StepKind kind;
     Guard when;
     Site site;
-    const char *text;      /* the model's line in words, for -S and traces */
+    const char *text; /* the model's line in words, for -S and traces */
     /* LAUNCH */
-    uint32_t kernel;       /* index in HostProgram.kernels' table of the model */
+    uint32_t kernel;             /* index in HostProgram.kernels' table of the model */
     VEC(LaunchOperand) operands; /* one for each KParam, in order */
-    VEC(Dim) ints;         /* values of the kernel's free sizes, in the order of kernel_sizes() */
-    Dim cells;             /* extent of the grid: product of the grid loops */
+    VEC(Dim) ints; /* values of the kernel's free sizes, in the order of kernel_sizes() */
+    Dim cells;     /* extent of the grid: product of the grid loops */
     /* GEMM: c(m,n) (+)= sum_k a(m,k) b(k,n), `batch` times; sum_a[m] (+)= sum_k a, sum_b[n] */
     Dim m, n, k, batch[2];
     GemmOperand a, b, c, sum_a, sum_b;
@@ -70,11 +70,11 @@ typedef struct {
 
 typedef struct HostProgram {
     const Graph *graph;
-    Sym name;               /* "forward", "forward_train", "forward_backward", "loss_step" */
-    VEC(Buffer) buffers;    /* [0] unused */
-    VEC(HostArg) args;      /* arguments, then results; tape is separate */
-    uint32_t nargs;         /* how many of `args` are arguments */
-    VEC(uint32_t) tape;     /* buffers on the tape, in order of Graph.saved */
+    Sym name;            /* "forward", "forward_train", "forward_backward", "loss_step" */
+    VEC(Buffer) buffers; /* [0] unused */
+    VEC(HostArg) args;   /* arguments, then results; tape is separate */
+    uint32_t nargs;      /* how many of `args` are arguments */
+    VEC(uint32_t) tape;  /* buffers on the tape, in order of Graph.saved */
     VEC(Step) steps;
 } HostProgram;
 
@@ -92,13 +92,14 @@ Dim kernel_cells(Program *p, const Kernel *k);
 void host_print(const HostModel *m, const HostProgram *h, StrBuf *out);
 const char *host_verify(const HostModel *m, const HostProgram *h);
 
-/* --- entry of lowering (passes/lower.c) ---------------------------------------------------------- */
+/* --- entry of lowering (passes/lower.c) ----------------------------------------------------------
+ */
 
 typedef struct {
-    bool cuda;           /* schedules for CUDA (lanes, teams, vectors); else CPU (team 1 x 1) */
+    bool cuda; /* schedules for CUDA (lanes, teams, vectors); else CPU (team 1 x 1) */
     int level;
     bool fast_math;
-    bool no_fuse;        /* -fno-fuse: one kernel a stored value */
+    bool no_fuse; /* -fno-fuse: one kernel a stored value */
 } LowerOptions;
 /** Lowers every graph of the program after passes_run: fuse, lower, alias, order, conflicts.
  * The same graphs give one HostModel a target. NULL after diagnostics. */

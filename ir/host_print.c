@@ -139,7 +139,10 @@ static void put_when(Print *w, Guard g)
             sb_printf(w->out, " %% %" PRId64, t->k);
         } else {
             sb_printf(w->out, "%s %" PRId64,
-                      t->kind == G_WANT ? "want" : t->kind == G_ARCH ? "arch" : "has", t->k);
+                      t->kind == G_WANT   ? "want"
+                      : t->kind == G_ARCH ? "arch"
+                                          : "has",
+                      t->k);
         }
     }
 }

@@ -20,7 +20,8 @@ Kernel *kernel_create(Program *p, Sym name, KClass class)
     return k;
 }
 
-/* --- hash-consing ------------------------------------------------------------------------------ */
+/* --- hash-consing ------------------------------------------------------------------------------
+ */
 
 static uint64_t hash_guard(uint64_t h, Guard g)
 {
@@ -120,7 +121,8 @@ KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind)
     return &vec_last(b);
 }
 
-/* --- sizes and cells ---------------------------------------------------------------------------- */
+/* --- sizes and cells ----------------------------------------------------------------------------
+ */
 
 typedef struct {
     Program *p;
@@ -207,8 +209,8 @@ static void size_block(SizeWalk *w, const KBlock *b)
 
 uint32_t kernel_sizes(const Program *p, const Kernel *k, Symbol *out, uint32_t max)
 {
-    SizeWalk w = {(Program *)(uintptr_t)p, k, out, 0, max,
-                  arena_array(p->cx->scratch, bool, k->exprs.n)};
+    SizeWalk w = {
+        (Program *)(uintptr_t)p, k, out, 0, max, arena_array(p->cx->scratch, bool, k->exprs.n)};
     for (uint32_t i = 0; i < k->keeps.n; i++)
         size_dim(&w, k->keeps.at[i].extent);
     size_block(&w, &k->body);

@@ -1,24 +1,23 @@
 /* kernel.h: the kernel IR: how one kernel loops. No devices, no memory planning. ir.md section 4.
  *
- *   kernel lltm_cell map (gates: f32[B,384] in, c: f32[B,128] in, new_c: f32[B,128] out) team 32 x 8 {
- *     for b in 0..B grid { for s in 0..128 lanes vec 4 {
- *       %i = gates[b, s]
- *       store new_c[b, s] = c[b, s] * sigmoid(%i) } } }
+ *   kernel lltm_cell map (gates: f32[B,384] in, c: f32[B,128] in, new_c: f32[B,128] out) team 32 x
+ * 8 { for b in 0..B grid { for s in 0..128 lanes vec 4 { %i = gates[b, s] store new_c[b, s] = c[b,
+ * s] * sigmoid(%i) } } }
  *
  * An index is a Dim over axes (SYM_AXIS), sizes and loaded integers (SYM_LOADED).
  *
  * What lowering guarantees to printers:
- *  - The grid loops are the outermost statements and perfectly nested: the body is one FOR_GRID whose
- *    body is one FOR_GRID ...; a kernel without any runs as one cell. Their `lo` is 0.
- *  - Every expression that is used twice has a KS_LET in scope (constants, indices, accumulators and
- *    kept values excepted), at the outermost place where its operands exist; so a printer names what
- *    has a LET and prints the rest in place, and needs no analysis. The exception is what may only be
- *    evaluated under a KE_SELECT's predicate: that stands in the select, as often as needed.
+ *  - The grid loops are the outermost statements and perfectly nested: the body is one FOR_GRID
+ * whose body is one FOR_GRID ...; a kernel without any runs as one cell. Their `lo` is 0.
+ *  - Every expression that is used twice has a KS_LET in scope (constants, indices, accumulators
+ * and kept values excepted), at the outermost place where its operands exist; so a printer names
+ * what has a LET and prints the rest in place, and needs no analysis. The exception is what may
+ * only be evaluated under a KE_SELECT's predicate: that stands in the select, as often as needed.
  *  - A LET with `axis` (a SYM_LOADED symbol) makes the integer (int64) that Dims refer to; every
  *    other LET has a name in its expression (KExprInfo.name) that is unique in the kernel.
  *  - Loads of an inout parameter come before the stores to it in the same block.
- *  - KE_ACC's `field` counts results, not accumulator fields: moments 0 mean, 1 variance; logsumexp 0;
- *    argmax, argmin 0 value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
+ *  - KE_ACC's `field` counts results, not accumulator fields: moments 0 mean, 1 variance; logsumexp
+ * 0; argmax, argmin 0 value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
  * SPDX-License-Identifier: MIT */
 #ifndef TENON_KERNEL_H
 #define TENON_KERNEL_H
@@ -29,7 +28,14 @@ typedef struct {
     uint32_t id;
 } KExpr; /* index into Kernel.exprs; {0} is none; hash-consed */
 
-typedef enum { CLASS_MAP, CLASS_ROW, CLASS_REDUCE, CLASS_CONTRACT, CLASS_SCALAR, CLASS_COPY } KClass;
+typedef enum {
+    CLASS_MAP,
+    CLASS_ROW,
+    CLASS_REDUCE,
+    CLASS_CONTRACT,
+    CLASS_SCALAR,
+    CLASS_COPY
+} KClass;
 typedef enum { K_IN, K_OUT, K_INOUT } KMode;
 
 typedef struct {
@@ -66,20 +72,20 @@ typedef struct {
     double value;
     int64_t word; /* integer constant; site */
     Dim index;
-    uint32_t param;       /* LOAD */
-    Dim at[MAX_RANK];     /* LOAD: index per axis of the param */
-    Guard pred;           /* SELECT: terms over axes and sizes */
+    uint32_t param;   /* LOAD */
+    Dim at[MAX_RANK]; /* LOAD: index per axis of the param */
+    Guard pred;       /* SELECT: terms over axes and sizes */
     uint32_t acc, field, keep;
     Sym text;
-    Sym name;             /* what the model calls it, or {0} */
+    Sym name; /* what the model calls it, or {0} */
     Site site;
 } KExprInfo;
 
 typedef struct {
     Sym name;
     Reducer reducer;
-    DType type;   /* of the accumulator: f32 or f64 for floats */
-    bool side;    /* lives as long as the grid cell, one per owned index of `axis` */
+    DType type; /* of the accumulator: f32 or f64 for floats */
+    bool side;  /* lives as long as the grid cell, one per owned index of `axis` */
     Symbol axis;
 } KAcc;
 
@@ -87,7 +93,7 @@ typedef struct {
 typedef struct {
     Sym name;
     DType type;
-    Symbol axis;  /* loop axis that indexes it in the defining loop */
+    Symbol axis; /* loop axis that indexes it in the defining loop */
     Dim extent;
 } KKeep;
 
@@ -95,14 +101,14 @@ typedef enum { FOR_GRID, FOR_TEAMS, FOR_LANES, FOR_SERIAL, FOR_UNROLL } ForKind;
 typedef enum {
     KS_FOR,
     KS_WHEN,
-    KS_LET,    /* %name = expr; with `axis`: that SYM_LOADED symbol = expr, and no name */
+    KS_LET, /* %name = expr; with `axis`: that SYM_LOADED symbol = expr, and no name */
     KS_STORE,
     KS_FOLD,
     KS_TOTAL,
     KS_KEEP,
-    KS_ACC,    /* (re)starts an accumulator at its identity, here */
+    KS_ACC, /* (re)starts an accumulator at its identity, here */
     KS_BARRIER,
-    KS_CHECK   /* device error word when `pred` is false: index out of range; `site` names the line */
+    KS_CHECK /* device error word when `pred` is false: index out of range; `site` names the line */
 } KStmtKind;
 
 typedef struct KStmt KStmt;
@@ -127,13 +133,13 @@ struct KStmt {
     bool over_block; /* TOTAL: all teams of the block, else the team */
     uint32_t keep;   /* KEEP */
     Dim keep_index;
-    uint32_t param;  /* STORE */
+    uint32_t param; /* STORE */
     Dim at[MAX_RANK];
     Site site;
 };
 
 typedef struct Kernel {
-    Sym name;    /* lltm_k1_cell: unique in the model */
+    Sym name; /* lltm_k1_cell: unique in the model */
     KClass class;
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
     VEC(KParam) params;
@@ -141,12 +147,12 @@ typedef struct Kernel {
     VEC(KAcc) accs;
     VEC(KKeep) keeps;
     KBlock body;
-    Guard when;          /* a version of the kernel: holds only then; empty: always */
+    Guard when; /* a version of the kernel: holds only then; empty: always */
     /* provenance, for the head comment and -report */
     VEC(Span) lines;
-    const char *doc;     /* "new_h, new_c = ..." in the model's names */
+    const char *doc; /* "new_h, new_c = ..." in the model's names */
     Dim bytes_read, bytes_written, bytes_least, flops;
-    uint32_t *table;     /* private to kernel.c */
+    uint32_t *table; /* private to kernel.c */
     uint32_t table_size;
 } Kernel;
 
@@ -160,7 +166,7 @@ static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
 KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind);
 
 void kernel_print(const Program *p, const Kernel *k, StrBuf *out);
-Kernel *kernel_parse(Program *p, uint32_t file); /* NULL after diagnostics */
+Kernel *kernel_parse(Program *p, uint32_t file);              /* NULL after diagnostics */
 const char *kernel_verify(const Program *p, const Kernel *k); /* NULL: fine */
 
 #endif

@@ -11,8 +11,8 @@
 
 /* An accumulator: fields as the rows of reducers.def name them. */
 typedef struct {
-    ScalarValue x;      /* value; mean of moments; maximum of logsumexp */
-    int64_t index;      /* argmax, argmin */
+    ScalarValue x; /* value; mean of moments; maximum of logsumexp */
+    int64_t index; /* argmax, argmin */
     double n, m2, s;
     bool started;
 } AccState;
@@ -54,14 +54,28 @@ static bool holds(Run *r, Guard g)
         int64_t a = size(r, x->a), b = size(r, x->b);
         bool ok = true;
         switch (x->kind) {
-        case G_EQ: ok = a == b; break;
-        case G_NE: ok = a != b; break;
-        case G_LT: ok = a < b; break;
-        case G_LE: ok = a <= b; break;
-        case G_DIVISIBLE: ok = a % x->k == 0; break;
+        case G_EQ:
+            ok = a == b;
+            break;
+        case G_NE:
+            ok = a != b;
+            break;
+        case G_LT:
+            ok = a < b;
+            break;
+        case G_LE:
+            ok = a <= b;
+            break;
+        case G_DIVISIBLE:
+            ok = a % x->k == 0;
+            break;
         case G_ARCH:
-        case G_HAS: ok = false; break;
-        case G_WANT: ok = true; break;
+        case G_HAS:
+            ok = false;
+            break;
+        case G_WANT:
+            ok = true;
+            break;
         }
         if (!ok)
             return false;
@@ -86,7 +100,8 @@ static ScalarValue *element(Run *r, uint32_t param, const Dim *at)
     return &r->operands[param].at[linear];
 }
 
-/* --- expressions ---------------------------------------------------------------------------------- */
+/* --- expressions
+ * ---------------------------------------------------------------------------------- */
 
 static ScalarValue eval(Run *r, KExpr e);
 
@@ -193,8 +208,8 @@ static ScalarValue eval(Run *r, KExpr e)
     case KE_CAST:
         return eval_cast(kexpr(r->k, x->in[0])->type, x->type, eval(r, x->in[0]));
     case KE_BITCAST:
-        return eval_from_bits(x->type, eval_to_bits(kexpr(r->k, x->in[0])->type,
-                                                    eval(r, x->in[0])));
+        return eval_from_bits(x->type,
+                              eval_to_bits(kexpr(r->k, x->in[0])->type, eval(r, x->in[0])));
     case KE_SELECT:
         return eval(r, x->in[holds(r, x->pred) ? 0 : 1]);
     case KE_ACC:
@@ -208,7 +223,8 @@ static ScalarValue eval(Run *r, KExpr e)
     return v;
 }
 
-/* --- statements ----------------------------------------------------------------------------------- */
+/* --- statements
+ * ----------------------------------------------------------------------------------- */
 
 static void start_acc(Run *r, uint32_t acc)
 {
@@ -216,6 +232,15 @@ static void start_acc(Run *r, uint32_t acc)
     AccState *s = &r->acc[acc];
     memset(s, 0, sizeof *s);
     bool real = dtype_is_float(a->type);
+    bool high = a->reducer == RED_max || a->reducer == RED_argmax;
+    bool low = a->reducer == RED_min || a->reducer == RED_argmin;
+    int bits = 8 * dtype_size(a->type);
+    if (!real && dtype_kind(a->type) == DK_INT && (high || low)) {
+        int64_t lowest = INT64_MIN >> (64 - bits);
+        s->x.i = high ? lowest : -(lowest + 1);
+    } else if (!real && low) {
+        s->x.i = a->type == DT_u8 ? UINT8_MAX : a->type == DT_bool ? 1 : -1;
+    }
     if (a->reducer == RED_mul) {
         if (real)
             s->x.f = 1;
@@ -370,8 +395,13 @@ const char *kernel_eval(Program *p, const Kernel *k, const KernelArray *operands
                         const int64_t *offset, int64_t *values, bool *check)
 {
     Arena *a = p->cx->perm;
-    Run r = {.p = p, .t = p->cx->dims, .k = k, .operands = operands, .offset = offset,
-             .values = values, .check = true};
+    Run r = {.p = p,
+             .t = p->cx->dims,
+             .k = k,
+             .operands = operands,
+             .offset = offset,
+             .values = values,
+             .check = true};
     r.let = arena_array(a, ScalarValue, k->exprs.n);
     r.has_let = arena_array(a, bool, k->exprs.n);
     r.acc = arena_array(a, AccState, k->accs.n + 1);

@@ -20,7 +20,8 @@ typedef struct {
     VEC(Let) lets;
 } Parse;
 
-/* --- sizes and guards ------------------------------------------------------------------------------ */
+/* --- sizes and guards
+ * ------------------------------------------------------------------------------ */
 
 static bool is_named(const Parse *w, Symbol s, const char *name, size_t n)
 {
@@ -110,7 +111,8 @@ static Guard parse_guard(Parse *w)
     return (Guard){terms.at, terms.n};
 }
 
-/* --- expressions ------------------------------------------------------------------------------------ */
+/* --- expressions
+ * ------------------------------------------------------------------------------------ */
 
 static KExpr parse_expr(Parse *w);
 
@@ -185,8 +187,8 @@ static KExpr parse_key(Parse *w)
 
 static KExpr parse_random(Parse *w, uint32_t mode)
 {
-    KExprInfo x = {.kind = KE_RANDOM, .field = mode, .nin = 1,
-                   .type = mode == RANDOM_BITS ? DT_i32 : DT_f32};
+    KExprInfo x = {
+        .kind = KE_RANDOM, .field = mode, .nin = 1, .type = mode == RANDOM_BITS ? DT_i32 : DT_f32};
     x.in[0] = parse_expr(w);
     text_expect(&w->q, ",");
     x.index = parse_dim(w);
@@ -346,8 +348,7 @@ static KExpr parse_operand(Parse *w)
     int32_t param = find_param(w, word);
     if (param < 0)
         return parse_acc(w, name);
-    KExprInfo x = {.kind = KE_LOAD, .param = (uint32_t)param,
-                   .type = w->k->params.at[param].dtype};
+    KExprInfo x = {.kind = KE_LOAD, .param = (uint32_t)param, .type = w->k->params.at[param].dtype};
     parse_at(w, x.param, x.at);
     return make(w, x);
 }
@@ -357,9 +358,9 @@ static Op parse_infix(Parse *w)
     static const struct {
         const char *sign;
         Op op;
-    } table[] = {{"==", OP_eq}, {"!=", OP_ne}, {"<=", OP_le}, {">=", OP_ge}, {"<-", OP_none},
-                 {"<", OP_lt},  {">", OP_gt},  {"+", OP_add}, {"-", OP_sub}, {"*", OP_mul},
-                 {"/", OP_div}};
+    } table[] = {{"==", OP_eq},   {"!=", OP_ne}, {"<=", OP_le}, {">=", OP_ge},
+                 {"<-", OP_none}, {"<", OP_lt},  {">", OP_gt},  {"+", OP_add},
+                 {"-", OP_sub},   {"*", OP_mul}, {"/", OP_div}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (text_accept(&w->q, table[i].sign))
             return table[i].op;
@@ -378,7 +379,8 @@ static KExpr parse_expr(Parse *w)
     return w->q.failed ? e : make(w, x);
 }
 
-/* --- statements -------------------------------------------------------------------------------------- */
+/* --- statements
+ * -------------------------------------------------------------------------------------- */
 
 static void parse_block(Parse *w, KBlock *b);
 
@@ -577,7 +579,8 @@ static void parse_block(Parse *w, KBlock *b)
     w->lets.n = lets;
 }
 
-/* --- the head ------------------------------------------------------------------------------------------ */
+/* --- the head
+ * ------------------------------------------------------------------------------------------ */
 
 static void parse_param(Parse *w)
 {

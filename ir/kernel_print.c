@@ -88,22 +88,34 @@ static void put_guard(Print *w, Guard g)
     }
 }
 
-/* --- expressions -------------------------------------------------------------------------------- */
+/* --- expressions --------------------------------------------------------------------------------
+ */
 
 static const char *infix(Op op)
 {
     switch (op) {
-    case OP_add: return "+";
-    case OP_sub: return "-";
-    case OP_mul: return "*";
-    case OP_div: return "/";
-    case OP_eq: return "==";
-    case OP_ne: return "!=";
-    case OP_lt: return "<";
-    case OP_le: return "<=";
-    case OP_gt: return ">";
-    case OP_ge: return ">=";
-    default: return NULL;
+    case OP_add:
+        return "+";
+    case OP_sub:
+        return "-";
+    case OP_mul:
+        return "*";
+    case OP_div:
+        return "/";
+    case OP_eq:
+        return "==";
+    case OP_ne:
+        return "!=";
+    case OP_lt:
+        return "<";
+    case OP_le:
+        return "<=";
+    case OP_gt:
+        return ">";
+    case OP_ge:
+        return ">=";
+    default:
+        return NULL;
     }
 }
 
@@ -245,7 +257,8 @@ static void put_expr(Print *w, KExpr e)
     }
 }
 
-/* --- statements --------------------------------------------------------------------------------- */
+/* --- statements ---------------------------------------------------------------------------------
+ */
 
 /* A name for a LET that no other of the kernel has. */
 static Sym let_name(Print *w, Sym wanted)
@@ -435,7 +448,10 @@ static void put_params(Print *w)
 
 static void print_kernel(const Program *p, const Kernel *k, bool anonymous, StrBuf *out)
 {
-    Print w = {.p = p, .k = k, .out = out, .anonymous = anonymous,
+    Print w = {.p = p,
+               .k = k,
+               .out = out,
+               .anonymous = anonymous,
                .let = arena_array(p->cx->scratch, Sym, k->exprs.n)};
     sb_printf(out, "kernel %s %s ", anonymous ? "k" : sym_text(p->cx->names, k->name),
               kernel_class_names[k->class]);

@@ -10,10 +10,10 @@ typedef struct {
     const Kernel *k;
     DimTable *t;
     VEC(const KStmt *) loops; /* around, outermost first */
-    VEC(Symbol) loaded;  /* integers in scope */
+    VEC(Symbol) loaded;       /* integers in scope */
     bool *started, *totalled; /* accumulators */
-    bool *seen;          /* expressions, for one statement */
-    bool *inside;        /* loads whose place was compared with the shape: that holds everywhere */
+    bool *seen;               /* expressions, for one statement */
+    bool *inside; /* loads whose place was compared with the shape: that holds everywhere */
     const char *why;
 } Verify;
 
@@ -28,7 +28,8 @@ static const char *param_name(const Verify *v, uint32_t i)
     return sym_text(v->p->cx->names, v->k->params.at[i].name);
 }
 
-/* --- indices ------------------------------------------------------------------------------------- */
+/* --- indices -------------------------------------------------------------------------------------
+ */
 
 static bool in_scope(const Verify *v, Symbol s)
 {
@@ -52,8 +53,7 @@ static void check_dim(Verify *v, Dim d)
         if (!(may >> (i & 63) & 1))
             continue;
         const SymbolInfo *s = dim_symbol(v->t, (Symbol){i});
-        if (s->kind != SYM_SIZE && dim_mentions(v->t, d, (Symbol){i}) &&
-            !in_scope(v, (Symbol){i}))
+        if (s->kind != SYM_SIZE && dim_mentions(v->t, d, (Symbol){i}) && !in_scope(v, (Symbol){i}))
             bad(v, "%s is used outside its loop", sym_text(v->p->cx->names, s->name));
     }
 }
@@ -81,15 +81,16 @@ static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
         }
         check_dim(v, at[i]);
         Dim last = dim_sub(v->t, q->shape[i], dim_const(v->t, 1));
-        if (!guarded && (dim_le(v->t, at[i], last) == NO && dim_le(v->t, dim_const(v->t, 1),
-                                                                   q->shape[i]) == YES))
+        if (!guarded && (dim_le(v->t, at[i], last) == NO &&
+                         dim_le(v->t, dim_const(v->t, 1), q->shape[i]) == YES))
             bad(v, "%s is indexed behind its end", param_name(v, param));
         if (!guarded && dim_le(v->t, dim_const(v->t, 0), at[i]) == NO)
             bad(v, "%s is indexed before its beginning", param_name(v, param));
     }
 }
 
-/* --- expressions ----------------------------------------------------------------------------------- */
+/* --- expressions
+ * ----------------------------------------------------------------------------------- */
 
 static void check_expr(Verify *v, KExpr e, bool guarded)
 {
@@ -135,7 +136,8 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
     }
 }
 
-/* --- statements ------------------------------------------------------------------------------------ */
+/* --- statements
+ * ------------------------------------------------------------------------------------ */
 
 static bool names_axis(const Verify *v, const KStmt *s, Symbol axis)
 {
@@ -145,7 +147,8 @@ static bool names_axis(const Verify *v, const KStmt *s, Symbol axis)
     return false;
 }
 
-/* Each of the loops that run at once shows in the index: itself, or as what bounds a loop that does. */
+/* Each of the loops that run at once shows in the index: itself, or as what bounds a loop that
+ * does. */
 static void check_store(Verify *v, const KStmt *s)
 {
     check_at(v, s->param, s->at, false);

@@ -1,5 +1,5 @@
-/* alias.c: values in the memory of arguments and slots. A kernel that reads what it writes does so in
- * place: one inout parameter, read at the index that is written, or earlier in the cell.
+/* alias.c: values in the memory of arguments and slots. A kernel that reads what it writes does so
+ * in place: one inout parameter, read at the index that is written, or earlier in the cell.
  *
  *   commit seg0 <- %p       p: read P[i], store P[i]: legal
  *   %y = add %x, reverse %x, y in x's memory: not legal; y gets a temporary, copied at the end
@@ -22,7 +22,8 @@ typedef struct {
     bool bad;
 } InPlace;
 
-/* --- finding the store ---------------------------------------------------------------------------- */
+/* --- finding the store
+ * ---------------------------------------------------------------------------- */
 
 static void find_store(InPlace *w, const KBlock *block)
 {
@@ -38,7 +39,8 @@ static void find_store(InPlace *w, const KBlock *block)
     }
 }
 
-/* --- looking at the loads --------------------------------------------------------------------------- */
+/* --- looking at the loads
+ * --------------------------------------------------------------------------- */
 
 static bool same_at(const InPlace *w, const Dim *at)
 {
@@ -109,7 +111,8 @@ static void check_loaded(InPlace *w)
         check_expr(w, w->b->loaded.at[i].expr, (Position){NULL, UINT32_MAX}, true, NULL);
 }
 
-/* --- different views of one buffer -------------------------------------------------------------------- */
+/* --- different views of one buffer
+ * -------------------------------------------------------------------- */
 
 static uint32_t root_buffer(const Lower *l, uint32_t buf)
 {

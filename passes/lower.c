@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* --- buffers ------------------------------------------------------------------------------------------ */
+/* --- buffers
+ * ------------------------------------------------------------------------------------------ */
 
 static Sym unique_buffer(const Lower *l, Sym name)
 {
@@ -24,9 +25,13 @@ static Sym unique_buffer(const Lower *l, Sym name)
     }
 }
 
-uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape, uint32_t rank)
+uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape,
+                      uint32_t rank)
 {
-    Buffer b = {.name = unique_buffer(l, name), .kind = kind, .dtype = dtype, .rank = rank,
+    Buffer b = {.name = unique_buffer(l, name),
+                .kind = kind,
+                .dtype = dtype,
+                .rank = rank,
                 .offset = dim_const(l->t, 0)};
     if (rank)
         memcpy(b.shape, shape, rank * sizeof *shape);
@@ -98,8 +103,8 @@ bool lower_unplace(Lower *l, const LaunchOperand *o)
             continue;
         const TypeInfo *ty = val_info(l->p, l->g, fb->val);
         Sym name = lower_name(l, fb->val);
-        LateCopy c = {.dst = *loc, .dtype = ty->dtype, .name = name,
-                      .site = graph_node(l->g, fb->val)->site};
+        LateCopy c = {
+            .dst = *loc, .dtype = ty->dtype, .name = name, .site = graph_node(l->g, fb->val)->site};
         bool dying = l->h->buffers.at[loc->buf].kind == BUF_TEMP && !fb->base.node;
         uint32_t buf = typed_buffer(l, BUF_TEMP, name, ty, 0);
         *loc = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
@@ -111,7 +116,8 @@ bool lower_unplace(Lower *l, const LaunchOperand *o)
     return moved;
 }
 
-/* --- names --------------------------------------------------------------------------------------------- */
+/* --- names
+ * --------------------------------------------------------------------------------------------- */
 
 static Sym view_name(const Lower *l, const FuseBuffer *fb)
 {
@@ -200,7 +206,8 @@ Step *lower_step(Lower *l, StepKind kind, Site site)
     return &vec_last(&l->h->steps);
 }
 
-/* --- arguments, results, tape ----------------------------------------------------------------------- */
+/* --- arguments, results, tape
+ * ----------------------------------------------------------------------- */
 
 /* Number of the FuseBuffer that a value owns as a whole, or -1. */
 static int32_t own_buffer(const Lower *l, Val v)
@@ -367,7 +374,8 @@ static void make_tape(Lower *l)
     }
 }
 
-/* --- copies to where values have to be ------------------------------------------------------------------ */
+/* --- copies to where values have to be
+ * ------------------------------------------------------------------ */
 
 /* Values of entry (arguments and state) are copied before anything is written. */
 static bool is_entry(const Lower *l, Val v)
@@ -425,7 +433,8 @@ static void copy_commits(Lower *l, bool early)
     }
 }
 
-/* --- programs ------------------------------------------------------------------------------------------ */
+/* --- programs
+ * ------------------------------------------------------------------------------------------ */
 
 static bool leaves(const Lower *l, Val v)
 {
@@ -507,9 +516,11 @@ static void lower_group(Lower *l, uint32_t number)
 
 static Sym program_name(const Program *p, const Graph *g)
 {
-    static const char *const suffix[] = {
-        [GRAPH_FORWARD_TRAIN] = "_train", [GRAPH_BACKWARD] = "_backward", [GRAPH_GRAD] = "_grad",
-        [GRAPH_STEP] = "_step", [GRAPH_UPDATE] = "_update"};
+    static const char *const suffix[] = {[GRAPH_FORWARD_TRAIN] = "_train",
+                                         [GRAPH_BACKWARD] = "_backward",
+                                         [GRAPH_GRAD] = "_grad",
+                                         [GRAPH_STEP] = "_step",
+                                         [GRAPH_UPDATE] = "_update"};
     const char *end = g->kind < ARRAY_LEN(suffix) && suffix[g->kind] ? suffix[g->kind] : NULL;
     if (!end)
         return g->method.id && g->kind == GRAPH_METHOD ? g->method : g->name;

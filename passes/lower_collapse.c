@@ -13,8 +13,8 @@ typedef struct {
     KBuild *b;
     DimTable *t;
     Symbol outer, inner;
-    Dim a, i, n; /* the two axes, the extent of the inner one */
-    Dim merged;  /* the new axis, once it exists */
+    Dim a, i, n;   /* the two axes, the extent of the inner one */
+    Dim merged;    /* the new axis, once it exists */
     uint8_t *pair; /* by parameter: 1 + the axis that is merged with the next one, 0: none */
 } Collapse;
 
@@ -69,7 +69,8 @@ static Guard map_guard(const Collapse *c, Guard g)
     return (Guard){terms, g.n};
 }
 
-/* --- accesses ------------------------------------------------------------------------------------- */
+/* --- accesses
+ * ------------------------------------------------------------------------------------- */
 
 static bool is_pair(const Collapse *c, const KParam *q, const Dim *at, uint32_t k)
 {
@@ -144,7 +145,8 @@ static void merge_params(const Collapse *c)
     }
 }
 
-/* --- the whole kernel ------------------------------------------------------------------------------ */
+/* --- the whole kernel
+ * ------------------------------------------------------------------------------ */
 
 static bool check_stmt(Collapse *c, const KStmt *s)
 {
@@ -218,8 +220,13 @@ static void forget_name(KBuild *b, Symbol axis)
 Symbol kernel_collapse(KBuild *b, Symbol outer, Symbol inner, KBlock *const *blocks, uint32_t n)
 {
     DimTable *t = b->l->t;
-    Collapse c = {.b = b, .t = t, .outer = outer, .inner = inner, .a = dim_of(t, outer),
-                  .i = dim_of(t, inner), .n = dim_symbol(t, inner)->extent,
+    Collapse c = {.b = b,
+                  .t = t,
+                  .outer = outer,
+                  .inner = inner,
+                  .a = dim_of(t, outer),
+                  .i = dim_of(t, inner),
+                  .n = dim_symbol(t, inner)->extent,
                   .pair = arena_array(b->l->a, uint8_t, b->k->params.n + 1)};
     if (!check_all(&c, blocks, n))
         return (Symbol){0};

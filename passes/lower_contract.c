@@ -65,11 +65,13 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
     s->text = lower_text(l, f->c.val);
 }
 
-/* --- the loop form -------------------------------------------------------------------------------- */
+/* --- the loop form
+ * -------------------------------------------------------------------------------- */
 
-/* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1. */
-static uint32_t product_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols,
-                              const Dim *batch, KMode mode)
+/* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1.
+ */
+static uint32_t product_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
+                              KMode mode)
 {
     Lower *l = b->l;
     const Loc *in = operand_loc(l, o);
@@ -123,13 +125,18 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     Dim k = axis_or_zero(b, f->k, &inner, FOR_LANES);
     KExpr value = {0};
     if (left)
-        value = product_load(b, product_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at,
-                             acc_t);
+        value =
+            product_load(b, product_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at, acc_t);
     if (right) {
-        KExpr y = product_load(b, product_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at,
-                               acc_t);
-        value = !left ? y : kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_OP, .type = acc_t,
-                                        .op = OP_mul, .nin = 2, .in = {value, y}});
+        KExpr y =
+            product_load(b, product_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at, acc_t);
+        value =
+            !left
+                ? y
+                : kernel_expr(
+                      l->p, b->k,
+                      (KExprInfo){
+                          .kind = KE_OP, .type = acc_t, .op = OP_mul, .nin = 2, .in = {value, y}});
     }
     KStmt *fold = kblock_add(l->p, inner, KS_FOLD);
     fold->expr = value;
@@ -139,8 +146,9 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     if (f->accumulate) {
         b->k->params.at[param].mode = K_INOUT;
         KExpr old = product_load(b, param, row, col, at, acc_t);
-        sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add,
-                                                  .nin = 2, .in = {old, sum}});
+        sum = kernel_expr(
+            l->p, b->k,
+            (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add, .nin = 2, .in = {old, sum}});
     }
     KExpr result = kbuild_cast(b, sum, out);
     KStmt *s = kblock_add(l->p, cell, KS_STORE);

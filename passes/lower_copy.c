@@ -66,8 +66,8 @@ static void print_step(Lower *l, const Node *n)
     DType dtype = val_info(l->p, l->g, n->in[0])->dtype;
     Loc whole = *loc;
     if (!loc_is_row_major(l->t, loc)) {
-        uint32_t buf = lower_buffer(l, BUF_TEMP, lower_name(l, n->in[0]), dtype, loc->shape,
-                                    loc->rank);
+        uint32_t buf =
+            lower_buffer(l, BUF_TEMP, lower_name(l, n->in[0]), dtype, loc->shape, loc->rank);
         whole = loc_row_major(l->t, buf, dim_const(l->t, 0), loc->shape, loc->rank);
         lower_copy_loc(l, &whole, loc, dtype, l->h->buffers.at[buf].name, n->site);
     }

@@ -35,7 +35,8 @@ KExpr kbuild_cast(KBuild *b, KExpr e, DType t)
     return make(b, (KExprInfo){.kind = KE_CAST, .type = t, .nin = 1, .in = {e}});
 }
 
-/* --- remembering --------------------------------------------------------------------------------- */
+/* --- remembering ---------------------------------------------------------------------------------
+ */
 
 static uint64_t guard_key(const KBuild *b)
 {
@@ -73,7 +74,8 @@ static void memo_put(KBuild *b, Memo m)
     b->nmemo++;
 }
 
-/* --- leaves --------------------------------------------------------------------------------------- */
+/* --- leaves
+ * --------------------------------------------------------------------------------------- */
 
 static KExpr value_const(KBuild *b, const Node *n, DType t)
 {
@@ -107,8 +109,12 @@ static KExpr value_random(KBuild *b, const Node *n, const TypeInfo *ty, const Di
     for (uint32_t i = 0; i < ty->rank; i++)
         linear = dim_add(t, dim_mul(t, linear, ty->shape[i]), at[i]);
     KExpr key = kbuild_value(b, n->in[0], NULL);
-    return make(b, (KExprInfo){.kind = KE_RANDOM, .type = ty->dtype, .nin = 1, .in = {key},
-                               .index = linear, .field = (uint32_t)node_int(n, ATTR_mode)});
+    return make(b, (KExprInfo){.kind = KE_RANDOM,
+                               .type = ty->dtype,
+                               .nin = 1,
+                               .in = {key},
+                               .index = linear,
+                               .field = (uint32_t)node_int(n, ATTR_mode)});
 }
 
 static KExpr value_key(KBuild *b, const Node *n)
@@ -120,7 +126,8 @@ static KExpr value_key(KBuild *b, const Node *n)
     return make(b, x);
 }
 
-/* --- pointwise ------------------------------------------------------------------------------------ */
+/* --- pointwise
+ * ------------------------------------------------------------------------------------ */
 
 /* Half types: arithmetic in f32, rounded where the value is defined. */
 static KExpr value_pointwise(KBuild *b, const Node *n, const TypeInfo *ty, const Dim *at)
@@ -148,7 +155,8 @@ static KExpr value_cast(KBuild *b, const Node *n, const TypeInfo *ty, const Dim 
     return make(b, (KExprInfo){.kind = KE_BITCAST, .type = ty->dtype, .nin = 1, .in = {e}});
 }
 
-/* --- views ---------------------------------------------------------------------------------------- */
+/* --- views
+ * ---------------------------------------------------------------------------------------- */
 
 static KExpr value_broadcast(KBuild *b, const Node *n, const Dim *at)
 {
@@ -183,12 +191,13 @@ static KExpr value_slice(KBuild *b, const Node *n, const TypeInfo *ty, const Dim
     Attr step = node_attr(n, ATTR_step);
     Dim inner[MAX_RANK];
     for (uint32_t i = 0; i < ty->rank; i++)
-        inner[i] = dim_add(t, node_dim(n, ATTR_start, i),
-                           dim_mul(t, dim_const(t, step.at[i]), at[i]));
+        inner[i] =
+            dim_add(t, node_dim(n, ATTR_start, i), dim_mul(t, dim_const(t, step.at[i]), at[i]));
     return kbuild_value(b, n->in[0], inner);
 }
 
-/* --- what needs a predicate ----------------------------------------------------------------------- */
+/* --- what needs a predicate
+ * ----------------------------------------------------------------------- */
 
 typedef struct {
     VEC(GuardTerm) terms;
@@ -215,8 +224,11 @@ static KExpr guarded(KBuild *b, Pred *p, Val v, const Dim *at, KExpr otherwise)
         vec_push(b->l->a, &b->guard, p->terms.at[i]);
     KExpr yes = kbuild_value(b, v, at);
     b->guard.n = before;
-    return make(b, (KExprInfo){.kind = KE_SELECT, .type = kexpr(b->k, yes)->type, .nin = 2,
-                               .in = {yes, otherwise}, .pred = {p->terms.at, p->terms.n}});
+    return make(b, (KExprInfo){.kind = KE_SELECT,
+                               .type = kexpr(b->k, yes)->type,
+                               .nin = 2,
+                               .in = {yes, otherwise},
+                               .pred = {p->terms.at, p->terms.n}});
 }
 
 static KExpr value_pad(KBuild *b, const Node *n, const TypeInfo *ty, const Dim *at)
@@ -258,14 +270,14 @@ static KExpr concat_from(KBuild *b, const Node *n, uint32_t k, uint32_t axis, Di
     if (p.never)
         return concat_from(b, n, k + 1, axis, end, ty, at);
     uint32_t before = b->guard.n;
-    vec_push(b->l->a, &b->guard,
-             ((GuardTerm){.kind = G_LE, .a = end, .b = at[axis]}));
+    vec_push(b->l->a, &b->guard, ((GuardTerm){.kind = G_LE, .a = end, .b = at[axis]}));
     rest = concat_from(b, n, k + 1, axis, end, ty, at);
     b->guard.n = before;
     return guarded(b, &p, n->in[k], inner, rest);
 }
 
-/* The integer of a gather: loaded, checked or clamped. Under a guard it may not be loaded at all. */
+/* The integer of a gather: loaded, checked or clamped. Under a guard it may not be loaded at all.
+ */
 static Dim loaded_index(KBuild *b, const Node *n, const Dim *at, Dim extent, Pred *p)
 {
     DimTable *t = b->l->t;
@@ -274,7 +286,10 @@ static Dim loaded_index(KBuild *b, const Node *n, const Dim *at, Dim extent, Pre
         GuardTerm *terms = arena_array(b->l->a, GuardTerm, b->guard.n);
         memcpy(terms, b->guard.at, b->guard.n * sizeof *terms);
         KExpr zero = make(b, (KExprInfo){.kind = KE_CONST, .type = DT_i64});
-        e = make(b, (KExprInfo){.kind = KE_SELECT, .type = DT_i64, .nin = 2, .in = {e, zero},
+        e = make(b, (KExprInfo){.kind = KE_SELECT,
+                                .type = DT_i64,
+                                .nin = 2,
+                                .in = {e, zero},
                                 .pred = {terms, b->guard.n}});
     }
     Symbol s = {0};
@@ -323,7 +338,8 @@ static KExpr value_gather(KBuild *b, const Node *n, const TypeInfo *ty, const Di
     return guarded(b, &p, n->in[0], inner, kbuild_const(b, ty->dtype, 0));
 }
 
-/* --- the dispatcher ------------------------------------------------------------------------------- */
+/* --- the dispatcher
+ * ------------------------------------------------------------------------------- */
 
 static KExpr value_reduced(KBuild *b, Val v, const TypeInfo *ty)
 {
@@ -332,8 +348,10 @@ static KExpr value_reduced(KBuild *b, Val v, const TypeInfo *ty)
         die("a reduction is read where it is not known: node %u", v.node);
     const KAcc *a = &b->k->accs.at[acc - 1];
     bool index = v.result == 1 && a->reducer != RED_moments;
-    KExpr e = make(b, (KExprInfo){.kind = KE_ACC, .type = index ? DT_i64 : a->type,
-                                  .acc = acc - 1, .field = v.result});
+    KExpr e = make(b, (KExprInfo){.kind = KE_ACC,
+                                  .type = index ? DT_i64 : a->type,
+                                  .acc = acc - 1,
+                                  .field = v.result});
     return kbuild_cast(b, e, ty->dtype);
 }
 

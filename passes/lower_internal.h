@@ -7,7 +7,8 @@
 #include "ir/host.h"
 #include "passes/fuse.h"
 
-/* --- where values lie ---------------------------------------------------------------------------- */
+/* --- where values lie ----------------------------------------------------------------------------
+ */
 
 /* Element (i0, i1, ..) of a value is at offset + sum of i * stride of a buffer. */
 typedef struct {
@@ -20,7 +21,8 @@ typedef struct {
 Loc loc_row_major(DimTable *t, uint32_t buf, Dim offset, const Dim *shape, uint32_t rank);
 bool loc_is_row_major(DimTable *t, const Loc *loc);
 
-/* --- one program -------------------------------------------------------------------------------- */
+/* --- one program --------------------------------------------------------------------------------
+ */
 
 /* Kernels of the model so far, by structure: equal groups share one. */
 typedef struct {
@@ -68,7 +70,8 @@ Sym lower_name(Lower *l, Val v);
 Step *lower_step(Lower *l, StepKind kind, Site site);
 const char *lower_text(Lower *l, Val v); /* "new_h = ..." of the model, for comments */
 
-/* --- one kernel ---------------------------------------------------------------------------------- */
+/* --- one kernel ----------------------------------------------------------------------------------
+ */
 
 /* An integer that the kernel loads and uses in indices. */
 typedef struct {
@@ -91,12 +94,12 @@ typedef struct {
     ArenaMark mark; /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
-    VEC(Sym) taken;     /* names in the kernel */
-    uint32_t *acc_of;   /* by node: accumulator + 1 of a reduce */
+    VEC(Sym) taken;       /* names in the kernel */
+    uint32_t *acc_of;     /* by node: accumulator + 1 of a reduce */
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;
     uint32_t nmemo, memo_size;
-    VEC(Site) sites;    /* lines of the model */
+    VEC(Site) sites; /* lines of the model */
 } KBuild;
 
 KBuild *kbuild_begin(Lower *l, Sym name, KClass class);
@@ -122,7 +125,8 @@ void index_reshape(DimTable *t, const Dim *in, uint32_t nin, const Dim *out, uin
  * the cell. False: an output that clashed lies in a temporary now, and the group is built anew. */
 bool kbuild_in_place(KBuild *b, const KBlock *cell);
 
-/* --- a group's domain ------------------------------------------------------------------------------ */
+/* --- a group's domain
+ * ------------------------------------------------------------------------------ */
 
 typedef struct {
     Symbol axis[FUSE_AXES]; /* {0} where the extent is 1 */
@@ -140,7 +144,8 @@ const Node *root_reduce(const Lower *l, const FuseRoot *r);
 KBlock *kbuild_loops(KBuild *b, KBlock *block, const Symbol *axes, uint32_t n, ForKind outer,
                      ForKind last);
 
-/* --- classes: one function each; sched_CLASS in the same file chooses the shape of the loops -------- */
+/* --- classes: one function each; sched_CLASS in the same file chooses the shape of the loops
+ * -------- */
 
 void lower_map(Lower *l, const FuseGroup *grp);
 /** Merges axes of the stores, loops over them, and ends the kernel. */
@@ -155,10 +160,11 @@ void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym n
 uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype);
 Sym lower_kernel_name(Lower *l, const FuseGroup *grp);
 
-/* --- host passes ------------------------------------------------------------------------------------- */
+/* --- host passes
+ * ------------------------------------------------------------------------------------- */
 
-/** The values that this group writes at an operand get temporaries, and are copied to their place at
- * the end of the program. False if there is none that can move. */
+/** The values that this group writes at an operand get temporaries, and are copied to their place
+ * at the end of the program. False if there is none that can move. */
 bool lower_unplace(Lower *l, const LaunchOperand *o);
 
 /** Skips steps that only an unwanted result needs. */
@@ -166,7 +172,8 @@ void host_order(Lower *l);
 /** When temporaries live, and which of them at the same time. */
 void host_conflicts(Lower *l);
 
-/* --- passes over one kernel ---------------------------------------------------------------------- */
+/* --- passes over one kernel ----------------------------------------------------------------------
+ */
 
 /** Names what is used twice or does not change in a loop (LETs), at the outermost place. */
 void kernel_lets(KBuild *b);

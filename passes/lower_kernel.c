@@ -1,5 +1,5 @@
-/* lower_kernel.c: the builder of one kernel: names, parameters, stores, and the launch step. Kernels
- * with equal structure are kept once per model; only the pointers differ.
+/* lower_kernel.c: the builder of one kernel: names, parameters, stores, and the launch step.
+ * Kernels with equal structure are kept once per model; only the pointers differ.
  * SPDX-License-Identifier: MIT */
 #include "ir/kernel_text.h"
 #include "passes/lower_internal.h"
@@ -9,12 +9,14 @@
 
 /* Words that C and CUDA C keep for themselves, and the names that printed kernels use. */
 static const char *const reserved[] = {
-    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
-    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
-    "unsigned", "void", "volatile", "while", "class", "new", "delete", "this", "template", "true",
-    "false", "and", "or", "not", "xor", "operator", "private", "public", "using", "namespace",
-    "asm", "typename", "lo", "hi", "cell", "lane", "NAN", "INFINITY", "NULL", "p", "n", "v"};
+    "auto",   "bool",     "break",     "case",   "char",     "const",    "continue", "default",
+    "do",     "double",   "else",      "enum",   "extern",   "float",    "for",      "goto",
+    "if",     "inline",   "int",       "long",   "register", "restrict", "return",   "short",
+    "signed", "sizeof",   "static",    "struct", "switch",   "typedef",  "union",    "unsigned",
+    "void",   "volatile", "while",     "class",  "new",      "delete",   "this",     "template",
+    "true",   "false",    "and",       "or",     "not",      "xor",      "operator", "private",
+    "public", "using",    "namespace", "asm",    "typename", "lo",       "hi",       "cell",
+    "lane",   "NAN",      "INFINITY",  "NULL",   "p",        "n",        "v"};
 
 static bool is_taken(const KBuild *b, Sym name)
 {
@@ -28,7 +30,8 @@ static bool is_taken(const KBuild *b, Sym name)
     return false;
 }
 
-/* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier; of a segment
+/* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier; of a
+ * segment
  * ("loss.exp_avg.seg0") the word that says what it holds. */
 static const char *identifier(Arena *a, const char *text)
 {
@@ -55,8 +58,10 @@ Sym kbuild_name(KBuild *b, Sym wanted, const char *otherwise)
     const char *base = wanted.id ? identifier(a, sym_text(names, wanted)) : otherwise;
     Sym name = sym_of(names, base);
     for (int i = 2; is_taken(b, name); i++)
-        name = sym_of(names, arena_printf(a, isdigit((unsigned char)base[strlen(base) - 1])
-                                                 ? "%s_%d" : "%s%d", base, i));
+        name = sym_of(
+            names,
+            arena_printf(a, isdigit((unsigned char)base[strlen(base) - 1]) ? "%s_%d" : "%s%d", base,
+                         i));
     vec_push(b->l->a, &b->taken, name);
     return name;
 }
@@ -122,8 +127,11 @@ uint32_t kbuild_param(KBuild *b, const Loc *loc, DType dtype, KMode mode, Sym na
             return i;
         }
     }
-    KParam q = {.name = kbuild_name(b, name, "x"), .dtype = dtype, .rank = loc->rank,
-                .mode = mode, .readonly_scalar = loc->rank == 0};
+    KParam q = {.name = kbuild_name(b, name, "x"),
+                .dtype = dtype,
+                .rank = loc->rank,
+                .mode = mode,
+                .readonly_scalar = loc->rank == 0};
     memcpy(q.shape, loc->shape, sizeof q.shape);
     memcpy(q.stride, loc->stride, sizeof q.stride);
     vec_push(b->l->a, &b->k->params, q);
@@ -156,7 +164,8 @@ KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind)
     return s;
 }
 
-/* --- the end ---------------------------------------------------------------------------------------- */
+/* --- the end
+ * ---------------------------------------------------------------------------------------- */
 
 static void add_line(KBuild *b, Span at)
 {

@@ -36,7 +36,8 @@ typedef struct {
     bool *named;
 } Lets;
 
-/* --- needs ---------------------------------------------------------------------------------------- */
+/* --- needs
+ * ---------------------------------------------------------------------------------------- */
 
 static void find_axes(Lets *w, const KBlock *block)
 {
@@ -124,7 +125,8 @@ static bool available(const Lets *w, const Needs *n)
     return !(n->axes & ~w->axes_in) && !(n->accs & ~w->accs_in);
 }
 
-/* --- uses in one block ----------------------------------------------------------------------------- */
+/* --- uses in one block
+ * ----------------------------------------------------------------------------- */
 
 typedef struct {
     Lets *w;
@@ -209,7 +211,8 @@ static void walk_stmt(Walk *s, const KStmt *x, bool guarded, bool inner)
         walk_stmt(s, &x->body.at[i], guarded || x->kind == KS_WHEN, inner || loop);
 }
 
-/* --- placing ---------------------------------------------------------------------------------------- */
+/* --- placing
+ * ---------------------------------------------------------------------------------------- */
 
 static Sym unique_name(Lets *w, Sym wanted)
 {
@@ -252,8 +255,8 @@ static bool wanted(const Lets *w, const Walk *s, uint32_t e)
         return false;
     if (!seen->plain && w->needs[e].loads)
         return false;
-    /* Both branches of a `where` may be evaluated. Loads that C's ?: would make conditional are slower
-     * in vectors, and GCC 12 gets their masks wrong when it folds them (AVX-512, -O3). */
+    /* Both branches of a `where` may be evaluated. Loads that C's ?: would make conditional are
+     * slower in vectors, and GCC 12 gets their masks wrong when it folds them (AVX-512, -O3). */
     const bool load_in_arm = seen->arm && x->kind == KE_LOAD;
     return seen->refs > 1 || seen->inner || w->needs[e].inout || load_in_arm;
 }
@@ -342,7 +345,8 @@ static void place_block(Lets *w, KBlock *block)
     for (uint32_t i = 0; i < block->n; i++)
         if (block->at[i].kind == KS_TOTAL)
             w->accs_in |= 1ull << block->at[i].acc;
-    Walk s = {.w = w, .seen = arena_array(a, Seen, w->k->exprs.n),
+    Walk s = {.w = w,
+              .seen = arena_array(a, Seen, w->k->exprs.n),
               .loaded_first = arena_array(a, uint32_t, w->b->loaded.n + 1)};
     for (s.stmt = 0; s.stmt < block->n; s.stmt++)
         walk_stmt(&s, &block->at[s.stmt], false, false);

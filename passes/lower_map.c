@@ -1,14 +1,15 @@
 /* lower_map.c: pointwise groups: one loop nest over the domain, one store a root.
  *
  *   group map over [B, 128]: %new_c = add %c, mul(..)
- *   kernel cell map (..) { for b in 0..B grid { for i in 0..128 lanes { store new_c[b, i] = .. } } }
+ *   kernel cell map (..) { for b in 0..B grid { for i in 0..128 lanes { store new_c[b, i] = .. } }
+ * }
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_internal.h"
 
 enum {
-    CHUNK = 4096,  /* elements of a cell where the domain is one long axis (CPU) */
-    BLOCK = 256    /* threads of a CUDA block */
+    CHUNK = 4096, /* elements of a cell where the domain is one long axis (CPU) */
+    BLOCK = 256   /* threads of a CUDA block */
 };
 
 LoopDomain kbuild_domain(KBuild *b, const FuseGroup *grp)
@@ -78,7 +79,8 @@ KBlock *kbuild_loops(KBuild *b, KBlock *block, const Symbol *axes, uint32_t n, F
     return block;
 }
 
-/* --- schedule ----------------------------------------------------------------------------------------- */
+/* --- schedule
+ * ----------------------------------------------------------------------------------------- */
 
 /* All terms but the axis itself are divisible by `by`, and the axis has stride 1 or is absent. */
 static bool access_vectors(KBuild *b, uint32_t param, const Dim *at, Symbol axis, int by)
@@ -143,7 +145,8 @@ static void sched_cuda(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *
     s->body = *stores;
 }
 
-/* One long axis in chunks: for g in 0..ceil(N/4096) grid { for i in 4096*g..min(N, 4096*g+4096) }. */
+/* One long axis in chunks: for g in 0..ceil(N/4096) grid { for i in 4096*g..min(N, 4096*g+4096) }.
+ */
 static void chunks(KBuild *b, Symbol axis, const KBlock *stores)
 {
     DimTable *t = b->l->t;

@@ -10,11 +10,11 @@
 #include "passes/lower_row.h"
 
 enum {
-    ROW_WHOLE = 16384,   /* elements of a row that one cell sums alone */
+    ROW_WHOLE = 16384, /* elements of a row that one cell sums alone */
     ROW_PART = 4096,
     COLUMN_WHOLE = 1024, /* rows that one cell sums alone, for its columns */
     COLUMN_PART = 256,
-    FEW_ROWS = 64        /* more of them than this are parallel enough */
+    FEW_ROWS = 64 /* more of them than this are parallel enough */
 };
 
 typedef struct {
@@ -30,7 +30,8 @@ static bool one_field(Reducer r)
     return reducer_info(r)->nfields == 1;
 }
 
-/* --- first stage --------------------------------------------------------------------------------------- */
+/* --- first stage
+ * --------------------------------------------------------------------------------------- */
 
 static Dim part_size(const Split *w, DimTable *t, const RowAxes *x)
 {
@@ -132,7 +133,8 @@ static Step *first_stage(Split *w)
     return kbuild_end(b, w->grp->site, lower_text(l, vec_last(&w->grp->roots).val));
 }
 
-/* --- second stage -------------------------------------------------------------------------------------- */
+/* --- second stage
+ * -------------------------------------------------------------------------------------- */
 
 static void join_root(Split *w, KBuild *b, uint32_t root, const LoopDomain *d, Dim g, KBlock *fold)
 {
@@ -203,7 +205,8 @@ static bool second_stage(Split *w)
     return true;
 }
 
-/* --- choice ------------------------------------------------------------------------------------------- */
+/* --- choice
+ * ------------------------------------------------------------------------------------------- */
 
 static bool may_split(Lower *l, const FuseGroup *grp, bool columns, Dim kept)
 {

@@ -1,15 +1,15 @@
-/* lower_row.c: reductions over one set of axes, with pointwise work before, between and behind them.
- * One grid cell is one row; each dependent reduction is a pass over it.
+/* lower_row.c: reductions over one set of axes, with pointwise work before, between and behind
+ * them. One grid cell is one row; each dependent reduction is a pass over it.
  *
- *   group row over [N, C], C reduced: %m, %v = reduce %x {moments};  %y = mul(sub(%x, %m), rsqrt ..)
- *   for n in 0..N grid {
- *     acc m: moments    for c in 0..C lanes { m <- x[n, c] }    total m over team
- *     for c in 0..C lanes { store y[n, c] = (x[n, c] - m.mean) * rsqrt(m.var + eps) } }
+ *   group row over [N, C], C reduced: %m, %v = reduce %x {moments};  %y = mul(sub(%x, %m), rsqrt
+ * ..) for n in 0..N grid { acc m: moments    for c in 0..C lanes { m <- x[n, c] }    total m over
+ * team for c in 0..C lanes { store y[n, c] = (x[n, c] - m.mean) * rsqrt(m.var + eps) } }
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_row.h"
 
-/* --- roots ---------------------------------------------------------------------------------------- */
+/* --- roots
+ * ---------------------------------------------------------------------------------------- */
 
 static bool over_reduced(const FuseGroup *grp, const FuseRoot *r)
 {
@@ -81,7 +81,8 @@ void row_result_index(KBuild *b, const FuseGroup *grp, const FuseRoot *r, const 
     }
 }
 
-/* --- passes over the row --------------------------------------------------------------------------- */
+/* --- passes over the row
+ * --------------------------------------------------------------------------- */
 
 static void make_phase(Row *w, uint32_t phase)
 {
@@ -129,7 +130,8 @@ void row_split_axes(const FuseGroup *grp, const LoopDomain *d, RowAxes *x)
     x->columns = x->columns && x->nreduced;
 }
 
-/* --- schedule ----------------------------------------------------------------------------------------- */
+/* --- schedule
+ * ----------------------------------------------------------------------------------------- */
 
 void sched_row(KBuild *b, const RowAxes *x, RowSched *s)
 {
@@ -201,8 +203,7 @@ static bool has_inout(const KBuild *b)
     return false;
 }
 
-static void emit_phase(Row *w, KBlock *cell, const RowPhase *p, const RowAxes *x,
-                       const RowSched *s)
+static void emit_phase(Row *w, KBlock *cell, const RowPhase *p, const RowAxes *x, const RowSched *s)
 {
     KBuild *b = w->b;
     block_append(b->l, cell, &p->before);

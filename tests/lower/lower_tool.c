@@ -203,7 +203,8 @@ static Kernel *read_back(Tool *t, const Kernel *k, StrBuf *text)
 static bool reads_back(Tool *t, const Kernel *k)
 {
     StrBuf text[3] = {{.a = t->cx->perm}, {.a = t->cx->perm}, {.a = t->cx->perm}};
-    Kernel *again = read_back(t, k, &text[0]), *twice = again ? read_back(t, again, &text[1]) : NULL;
+    Kernel *again = read_back(t, k, &text[0]),
+           *twice = again ? read_back(t, again, &text[1]) : NULL;
     if (!twice)
         return false;
     kernel_print(t->p, twice, &text[2]);

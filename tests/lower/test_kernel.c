@@ -43,25 +43,31 @@ static void verifier(void **state)
 {
     (void)state;
     refuses("kernel k map (x: f32[N] in, y: f32[N] out) {\n"
-            "  for n in 0..N grid { store y[n] = x[n] + 1.0 } }", NULL);
+            "  for n in 0..N grid { store y[n] = x[n] + 1.0 } }",
+            NULL);
     refuses("kernel k map (x: f32[N] in, y: f32[N] out) {\n"
-            "  for n in 0..N grid { store y[n] = y[n] + x[n] } }", "only written");
+            "  for n in 0..N grid { store y[n] = y[n] + x[n] } }",
+            "only written");
     refuses("kernel k map (x: f32[N] in) { for n in 0..N grid { store x[n] = 1.0 } }", "only read");
     refuses("kernel k map (x: f32[N] in, y: f64[N] out) {\n"
-            "  for n in 0..N grid { store y[n] = x[n] } }", "another type");
+            "  for n in 0..N grid { store y[n] = x[n] } }",
+            "another type");
     refuses("kernel k map (x: f32[N, 4] in, y: f32[N] out) {\n"
             "  for n in 0..N grid { for c in 0..4 lanes { store y[n] = x[n, c] } } }",
             "same element of y");
     refuses("kernel k map (x: f32[4] in, y: f32[4] out) {\n"
-            "  for c in 0..4 lanes { store y[c] = x[c + 4] } }", "behind its end");
+            "  for c in 0..4 lanes { store y[c] = x[c + 4] } }",
+            "behind its end");
     refuses("kernel k map (x: f32[4] in, y: f32[4] out) {\n"
-            "  for c in 0..4 lanes { store y[c] = (x[c - 4] if 4 <= c else 0.0) } }", NULL);
+            "  for c in 0..4 lanes { store y[c] = (x[c - 4] if 4 <= c else 0.0) } }",
+            NULL);
     refuses("kernel k row (x: f32[N, 4] in, y: f32[N] out) { for n in 0..N grid {\n"
             "  acc s: add f32 for c in 0..4 lanes { s <- x[n, c] } store y[n] = s } }",
             "before its total");
     refuses("kernel k row (x: f32[N, 4] in, y: f32[N] out) { for n in 0..N grid {\n"
             "  acc s: add f32 for c in 0..4 lanes { s <- x[n, c] } total s over team\n"
-            "  store y[n] = s } }", NULL);
+            "  store y[n] = s } }",
+            NULL);
 }
 
 static void unreadable(const char *text)
@@ -79,7 +85,8 @@ static void parser(void **state)
     unreadable("kernel k map (x: f32[N] in) { for n in 0..N grid { store x[n, n] = 1.0 } }");
     unreadable("kernel k map (x: f31[N] in) { }");
     unreadable("kernel k map (y: f32[N] out) { for n in 0..N grid { store y[n] = %gone } }");
-    unreadable("kernel k map (y: f32[N] out) { for n in 0..N grid { store y[n] = sin(1.0, 2.0) } }");
+    unreadable(
+        "kernel k map (y: f32[N] out) { for n in 0..N grid { store y[n] = sin(1.0, 2.0) } }");
     unreadable("kernel k map (y: f32[N] out) { for n in 0..N grid {");
 }
 
@@ -89,20 +96,21 @@ static void computes(void **state)
     (void)state;
     Ctx *cx = ctx_create();
     Program *p = program(cx);
-    Kernel *k = parse(p, "kernel k map (w: f32[V] in, t: i32[N] in, y: f32[N] out) {\n"
-                         "  for g in 0..(N + 3)//4 grid {\n"
-                         "    for n in 4*g .. min(N, 4*g + 4) lanes {\n"
-                         "      at = cast(t[n], i64)\n"
-                         "      check 0 <= at and at <= V - 1\n"
-                         "      store y[n] = (w[at] if 0 <= at and at <= V - 1 else 0.0) * 2.0 } } }");
+    Kernel *k =
+        parse(p, "kernel k map (w: f32[V] in, t: i32[N] in, y: f32[N] out) {\n"
+                 "  for g in 0..(N + 3)//4 grid {\n"
+                 "    for n in 4*g .. min(N, 4*g + 4) lanes {\n"
+                 "      at = cast(t[n], i64)\n"
+                 "      check 0 <= at and at <= V - 1\n"
+                 "      store y[n] = (w[at] if 0 <= at and at <= V - 1 else 0.0) * 2.0 } } }");
     assert_non_null(k);
     assert_null(kernel_verify(p, k));
     Symbol sizes[4];
     assert_int_equal(kernel_sizes(p, k, sizes, 4), 2);
     int64_t values[64] = {0}, offset[3] = {0}, cells;
     for (uint32_t i = 0; i < 2; i++)
-        values[sizes[i].id] = strcmp(sym_text(cx->names, dim_symbol(cx->dims, sizes[i])->name), "V")
-                                  ? 6 : 3;
+        values[sizes[i].id] =
+            strcmp(sym_text(cx->names, dim_symbol(cx->dims, sizes[i])->name), "V") ? 6 : 3;
     assert_true(dim_eval(cx->dims, kernel_cells(p, k), values, &cells));
     assert_int_equal(cells, 2);
     ScalarValue w[3] = {{.f = 1}, {.f = 2}, {.f = 4}}, y[6] = {{.f = 9}};
