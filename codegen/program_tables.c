@@ -344,6 +344,8 @@ static const char *step_comment(Tables *t, const Step *s)
     if (s->kind == STEP_COPY)
         what = arena_printf(t->a, "%s = %s", text_of(t, t->h->buffers.at[s->dst].name),
                             text_of(t, t->h->buffers.at[s->src].name));
+    if (s->kind == STEP_PRINT)
+        what = arena_printf(t->a, "print %s", text_of(t, t->h->buffers.at[s->src].name));
     if (s->kind == STEP_FILL)
         what = arena_printf(t->a, "%s = %g", text_of(t, t->h->buffers.at[s->dst].name), s->value);
     char *line = arena_printf(t->a, "%s%s%s%s%s", where, *where ? ": " : "", what,
@@ -381,6 +383,9 @@ static void add_step(Tables *t, const Step *s)
         sb_printf(&text, ", .operands = %u, .nops = 2", add_operand(t, s->dst, (Dim){0}));
         add_operand(t, s->src, (Dim){0});
     }
+    if (s->kind == STEP_PRINT)
+        sb_printf(&text, ", .operands = %u, .nops = 1, .text = %s",
+                  add_operand(t, s->src, (Dim){0}), quoted(t->a, s->text ? s->text : ""));
     if (s->kind == STEP_FILL)
         sb_printf(&text, ", .operands = %u, .nops = 1, .value = %s",
                   add_operand(t, s->dst, (Dim){0}), constant_text(t, s->value));

@@ -5,6 +5,7 @@
 #include "runtime/files.h"
 #include "runtime/rt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,4 +233,29 @@ void tensor_set(DLTensor *t, int64_t i, double v)
     const int dtype = data_dtype(t);
     tn__dtype_store(dtype, v,
                     (char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype));
+}
+
+enum { SHOWN = 8 };
+
+void tensor_show(void *unused, const char *name, const DLTensor *t)
+{
+    (void)unused;
+    const int64_t n = tensor_numel(t);
+    const int dtype = data_dtype(t);
+    const bool is_float = dtype >= TN_F64 && dtype <= TN_F16;
+    printf("%s%s%s[", name, *name ? ": " : "", tn__dtype_name(dtype));
+    for (int i = 0; i < t->ndim; i++)
+        printf("%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    fputs("] =", stdout);
+    for (int64_t i = 0; i < n; i++) {
+        if (n > 2 * SHOWN && i == SHOWN) {
+            fputs(" ...", stdout);
+            i = n - SHOWN;
+        }
+        if (is_float)
+            printf(" %.6g", tensor_get(t, i));
+        else
+            printf(" %lld", (long long)tensor_get(t, i));
+    }
+    putchar('\n');
 }

@@ -110,7 +110,9 @@ static int test_model(Drive *d, Program *p, int *passed, int *failed)
     const tn_context_options co = {.size = sizeof co, .threads = d->o->threads};
     const tn_model_options mo = {.size = sizeof mo, .seed = d->o->seed};
     int status = STATUS_DONE;
-    if (tn_context_create(&co, &t.ctx) || tn_model_create(t.ctx, t.desc, &mo, &t.m))
+    if (!tn_context_create(&co, &t.ctx))
+        tn_context_set_print(t.ctx, tensor_show, NULL);
+    if (!t.ctx || tn_model_create(t.ctx, t.desc, &mo, &t.m))
         status = message_error(STATUS_INPUT, "%s", tn_last_error());
     else
         run_tests(&t);

@@ -106,32 +106,6 @@ static int make_arguments(Run *r, const tn_program *p, const char *const *given,
 
 /* --- results --------------------------------------------------------------------------------------- */
 
-enum { SHOWN = 8 };
-
-static void print_number(double x, bool is_float)
-{
-    if (is_float)
-        printf(" %.6g", x);
-    else
-        printf(" %lld", (long long)x);
-}
-
-static void print_result(Run *r, const Array *x)
-{
-    const int64_t n = tensor_numel(&x->tensor);
-    const int dtype = data_dtype(&x->tensor);
-    const bool is_float = dtype >= TN_F64 && dtype <= TN_F16;
-    printf("%s: %s =", x->name, tensor_text(r->a, &x->tensor));
-    for (int64_t i = 0; i < n; i++) {
-        if (n > 2 * SHOWN && i == SHOWN) {
-            fputs(" ...", stdout);
-            i = n - SHOWN;
-        }
-        print_number(tensor_get(&x->tensor, i), is_float);
-    }
-    putchar('\n');
-}
-
 static int show(Run *r)
 {
     if (r->o->out) {
@@ -139,7 +113,7 @@ static int show(Run *r)
         return bad ? fail("%s", bad) : 0;
     }
     for (int i = 0; i < r->out->n; i++)
-        print_result(r, &r->out->at[i]);
+        tensor_show(NULL, r->out->at[i].name, &r->out->at[i].tensor);
     return 0;
 }
 
@@ -347,6 +321,7 @@ static int begin(Run *r)
     const tn_context_options co = {.size = sizeof co, .threads = r->o->threads};
     if (tn_context_create(&co, &r->ctx))
         return fail("%s", tn_last_error());
+    tn_context_set_print(r->ctx, tensor_show, NULL);
     const tn_model_options mo = {.size = sizeof mo, .seed = r->o->seed};
     if (tn_model_create(r->ctx, r->desc, &mo, &r->m))
         return fail("%s", tn_last_error());

@@ -287,6 +287,7 @@ static int make_model(Trainer *t)
     const tn_context_options co = {.size = sizeof co, .threads = t->o->threads};
     if (tn_context_create(&co, &t->ctx))
         return train_error(t, "%s", tn_last_error());
+    tn_context_set_print(t->ctx, tensor_show, NULL);
     const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed};
     if (tn_model_create(t->ctx, t->desc, &mo, &t->m))
         return train_error(t, "%s", tn_last_error());

@@ -69,6 +69,14 @@ void tn_context_destroy(tn_context *ctx)
     free(ctx);
 }
 
+void tn_context_set_print(tn_context *ctx, tn_print *print, void *user)
+{
+    if (ctx) {
+        ctx->print = print;
+        ctx->print_user = user;
+    }
+}
+
 int tn_context_threads(const tn_context *ctx)
 {
     return ctx ? ctx->threads : 0;

@@ -483,6 +483,20 @@ static void run_copy(Call *c, const tn_step *s)
         memmove(to, from, c->plan->bytes[dst->buf]);
 }
 
+static void run_print(Call *c, const tn_step *s)
+{
+    const int buffer = c->p->operands[s->operands].buf;
+    const tn_buffer *b = &c->p->buffers[buffer];
+    int64_t shape[TN_MAX_RANK];
+    if (!c->m->ctx->print)
+        return;
+    for (int i = 0; i < b->rank; i++)
+        shape[i] = c->plan->dims[c->p->lists[b->shape + i]];
+    DLTensor t = {.data = c->at[buffer], .device = {kDLCPU, 0}, .ndim = b->rank, .shape = shape};
+    tn__dl_type(b->dtype, &t.dtype);
+    c->m->ctx->print(c->m->ctx->print_user, s->text ? s->text : "", &t);
+}
+
 static tn_status run_steps(Call *c)
 {
     for (int i = 0; i < c->p->nsteps; i++) {
@@ -502,6 +516,9 @@ static tn_status run_steps(Call *c)
             break;
         case TN_STEP_FILL:
             run_fill(c, s);
+            break;
+        case TN_STEP_PRINT:
+            run_print(c, s);
             break;
         default:
             e = tn__fail(TN_ABI, "%s: step %d is of an unknown kind", c->p->name, i);

@@ -19,6 +19,8 @@ struct tn_context {
     tn__pool *pool;
     int threads;
     atomic_size_t bytes, peak;
+    tn_print *print;
+    void *print_user;
 };
 struct tn_stream {
     tn_context *ctx;

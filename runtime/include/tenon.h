@@ -55,6 +55,10 @@ typedef struct tn_context_options {
 /** A context holds the thread pool. `opt` may be NULL. *out must be destroyed after all models. */
 TN_API tn_status tn_context_create(const tn_context_options *opt, tn_context **out);
 TN_API void tn_context_destroy(tn_context *ctx); /* NULL is allowed */
+/** Where `print` of a model goes: called in program order with the text and the value, which is valid
+ * during the call only. NULL (the default): nowhere, a library does not print. */
+typedef void tn_print(void *user, const char *text, const DLTensor *value);
+TN_API void tn_context_set_print(tn_context *ctx, tn_print *print, void *user);
 TN_API int tn_context_threads(const tn_context *ctx);
 
 /* --- streams and events ------------------------------------------------------------------------ */

@@ -124,6 +124,7 @@ typedef struct {
     tn_when when;
     double value;              /* FILL */
     const char *where;
+    const char *text;          /* PRINT: what stands before the value, operands[operands] */
 } tn_step;
 
 typedef struct {
