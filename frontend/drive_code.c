@@ -6,8 +6,10 @@
 #include "frontend/run.h"
 #include "frontend/train.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* --- dependencies for make ------------------------------------------------------------------------ */
@@ -57,6 +59,30 @@ static int write_depend(Drive *d, const OutputResult *r)
 
 /* --- files ------------------------------------------------------------------------------------------ */
 
+/* Where a file goes: -o, or the model's name in the folder that -o names with a '/' at its end.
+ * NULL: as codegen names it. The folder must be there and writable, which is better said before
+ * compilers run. */
+static int output_path(Drive *d, const Program *p, const char *before, const char *after,
+                       const char **path)
+{
+    const char *out = d->o->output;
+    *path = out;
+    const size_t n = out ? strlen(out) : 0;
+    if (n && out[n - 1] == '/') {
+        if (mkdir(out, 0777) && errno != EEXIST)
+            return message_error(STATUS_INPUT, "cannot make %s: %s", out, strerror(errno));
+        *path = arena_printf(d->a, "%s%s%s%s", out, before,
+                             sym_text(d->c->cx->names, p->name), after);
+    }
+    const char *slash = *path ? strrchr(*path, '/') : NULL;
+    const char *folder = !slash          ? "."
+                         : slash == *path ? "/"
+                                          : arena_strndup(d->a, *path, (size_t)(slash - *path));
+    if (access(folder, W_OK))
+        return message_error(STATUS_INPUT, "cannot write into %s: %s", folder, strerror(errno));
+    return STATUS_DONE;
+}
+
 static int write_model(Drive *d, Program *p, OutputResult *all)
 {
     const Options *o = d->o;
@@ -65,6 +91,12 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
                : o->mode == MODE_shared ? OUTPUT_SHARED
                                         : OUTPUT_OBJECT;
     out.out = o->output;
+    if (out.kind != OUTPUT_SOURCES) {
+        const bool object = out.kind == OUTPUT_OBJECT;
+        const int bad = output_path(d, p, object ? "" : "lib", object ? ".o" : ".so", &out.out);
+        if (bad)
+            return bad;
+    }
     out.cpu = compile_lower(d->c, p, false);
     if (!out.cpu)
         return STATUS_INPUT;
@@ -93,7 +125,11 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
 static int link_executable(Drive *d, Program *p)
 {
     const char *name = sym_text(d->c->cx->names, p->name);
-    const char *exe = d->o->output ? d->o->output : name;
+    const char *exe;
+    const int unwritable = output_path(d, p, "", "", &exe);
+    if (unwritable)
+        return unwritable;
+    exe = exe ? exe : name;
     HostModel *cpu = compile_lower(d->c, p, false);
     if (!cpu)
         return STATUS_INPUT;
@@ -138,7 +174,8 @@ int drive_code(Drive *d)
     }
     if (d->o->mode == MODE_executable)
         return link_executable(d, d->c->models.models.at[0]);
-    if (n > 1 && d->o->output && d->o->mode != MODE_source)
+    const char *out = d->o->output;
+    if (n > 1 && out && *out && out[strlen(out) - 1] != '/' && d->o->mode != MODE_source)
         return message_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
                            d->o->file, n);
     OutputResult all = {0};
