@@ -464,7 +464,7 @@ static void run_fill(Call *c, const tn_step *s)
     bool zero = true;
     for (size_t i = 0; i < size; i++)
         zero = zero && !one[i];
-    if (zero)
+    if (zero && n)
         memset(to, 0, n * size);
     else
         for (size_t i = 0; i < n; i++)
@@ -479,7 +479,7 @@ static void run_copy(Call *c, const tn_step *s)
                (dst->offset >= 0 ? c->plan->dims[dst->offset] : 0) * (int64_t)size;
     const char *from = (char *)c->at[src->buf] +
                        (src->offset >= 0 ? c->plan->dims[src->offset] : 0) * (int64_t)size;
-    if (to != from)
+    if (to != from && c->plan->bytes[dst->buf]) /* nothing may have no place */
         memmove(to, from, c->plan->bytes[dst->buf]);
 }
 
