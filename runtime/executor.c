@@ -646,8 +646,10 @@ tn_status tn__run(tn_model *m, tn_stream *stream, int program, const DLTensor *c
         return tn__fail(TN_INVALID, "%s: there is no place for the tape", p->name);
     if (p->kind == TN_BACKWARD) {
         const tn_status s = tn__tape_check(tape_in, m, p);
-        if (s)
+        if (s) {
+            tn_tape_release(tape_in); /* a backward call ends its tape in every case */
             return s;
+        }
     }
     Call c = {.m = m, .p = p, .args = args, .tape_in = p->kind == TN_BACKWARD ? tape_in : NULL};
     const tn_status s = execute(&c, program);

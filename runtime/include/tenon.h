@@ -152,7 +152,8 @@ TN_API int tn_program_args(const tn_model *m, int program, tn_argument *out, int
 
 /** Runs a program. `args`: its arguments, then its results (DLTensor * each; NULL: an optional
  * argument left out, a result not wanted). Results with data == NULL are allocated.
- * A forward_train program gives a tape; the matching backward takes it and releases it. */
+ * A forward_train program gives a tape; the matching backward takes it and releases it, also when
+ * it fails. */
 TN_API tn_status tn_call(tn_model *m, tn_stream *s, int program, const DLTensor *const *args,
                          int nargs, tn_tape **tape);
 /** For generated code. */
