@@ -5,14 +5,16 @@
 
 #include <string.h>
 
-/* --- where accumulators live --------------------------------------------------------------------- */
+/* --- where accumulators live ---------------------------------------------------------------------
+ */
 
 typedef struct {
     const KStmt *loops[16];
     int n;
 } LoopStack;
 
-/* Loops around each statement, from outermost; `start` is the depth at which an accumulator began. */
+/* Loops around each statement, from outermost; `start` is the depth at which an accumulator began.
+ */
 static void analyse_block(KText *t, const KBlock *b, LoopStack *stack, int *start)
 {
     for (uint32_t i = 0; i < b->n; i++) {
@@ -75,7 +77,8 @@ bool acc_is_used(const KText *t, uint32_t acc, int result)
     return false;
 }
 
-/* --- fields -------------------------------------------------------------------------------------- */
+/* --- fields --------------------------------------------------------------------------------------
+ */
 
 static const char *field_suffix(Reducer r, int field)
 {
@@ -116,7 +119,8 @@ const char *acc_suffix(const KText *t, uint32_t acc, int field)
     return field_suffix(t->k->accs.at[acc].reducer, field);
 }
 
-/* --- identities ---------------------------------------------------------------------------------- */
+/* --- identities ----------------------------------------------------------------------------------
+ */
 
 static const char *zero_text(DType d)
 {
@@ -133,12 +137,18 @@ static const char *lowest_text(DType d)
 {
     switch (d) {
     case DT_f64:
-    case DT_f32: return "-tn_inf()";
-    case DT_i64: return "-9223372036854775807LL - 1";
-    case DT_i32: return "-2147483647 - 1";
-    case DT_i16: return "-32768";
-    case DT_i8: return "-128";
-    default: return "0";
+    case DT_f32:
+        return "-tn_inf()";
+    case DT_i64:
+        return "-9223372036854775807LL - 1";
+    case DT_i32:
+        return "-2147483647 - 1";
+    case DT_i16:
+        return "-32768";
+    case DT_i8:
+        return "-128";
+    default:
+        return "0";
     }
 }
 
@@ -146,14 +156,22 @@ static const char *highest_text(DType d)
 {
     switch (d) {
     case DT_f64:
-    case DT_f32: return "tn_inf()";
-    case DT_i64: return "9223372036854775807LL";
-    case DT_i32: return "2147483647";
-    case DT_i16: return "32767";
-    case DT_i8: return "127";
-    case DT_u8: return "255";
-    case DT_u64: return "18446744073709551615ULL";
-    default: return "1";
+    case DT_f32:
+        return "tn_inf()";
+    case DT_i64:
+        return "9223372036854775807LL";
+    case DT_i32:
+        return "2147483647";
+    case DT_i16:
+        return "32767";
+    case DT_i8:
+        return "127";
+    case DT_u8:
+        return "255";
+    case DT_u64:
+        return "18446744073709551615ULL";
+    default:
+        return "1";
     }
 }
 
@@ -162,21 +180,29 @@ const char *acc_identity(KText *t, uint32_t acc, int field)
     const KAcc *a = &t->k->accs.at[acc];
     DType d = field_dtype(a, field);
     switch (a->reducer) {
-    case RED_mul: return one_text(d);
-    case RED_max: return lowest_text(d);
-    case RED_min: return highest_text(d);
-    case RED_argmax: return field ? highest_text(DT_i64) : lowest_text(d);
-    case RED_argmin: return field ? highest_text(DT_i64) : highest_text(d);
-    case RED_and: return d == DT_bool ? "1" : d == DT_u8 ? "255" : "-1";
+    case RED_mul:
+        return one_text(d);
+    case RED_max:
+        return lowest_text(d);
+    case RED_min:
+        return highest_text(d);
+    case RED_argmax:
+        return field ? highest_text(DT_i64) : lowest_text(d);
+    case RED_argmin:
+        return field ? highest_text(DT_i64) : highest_text(d);
+    case RED_and:
+        return d == DT_bool ? "1" : d == DT_u8 ? "255" : "-1";
     case RED_logsumexp:
         if (field)
             return zero_text(d);
         return d == DT_f32 ? "-3.40282347e+38f" : "-1.7976931348623157e+308";
-    default: return zero_text(d);
+    default:
+        return zero_text(d);
     }
 }
 
-/* --- texts of fields ----------------------------------------------------------------------------- */
+/* --- texts of fields -----------------------------------------------------------------------------
+ */
 
 Text acc_lane_field(KText *t, uint32_t acc, int field, const char *lane)
 {
@@ -188,7 +214,8 @@ Text acc_field(KText *t, uint32_t acc, int field)
     const AccInfo *info = &t->accs[acc];
     switch (info->store) {
     case ACC_LANES:
-    case ACC_STRIP: return acc_lane_field(t, acc, field, t->strip ? t->strip : "0");
+    case ACC_STRIP:
+        return acc_lane_field(t, acc, field, t->strip ? t->strip : "0");
     case ACC_SIDE:
         if (t->target == TARGET_CUDA)
             return acc_lane_field(t, acc, field, t->keep_index.text);
@@ -196,33 +223,41 @@ Text acc_field(KText *t, uint32_t acc, int field)
         if (t->nsubst)
             at = dim_substitute(t->p->cx->dims, at, t->subst, t->nsubst);
         return acc_lane_field(t, acc, field, ktext_dim(t, at).text);
-    default: return (Text){info->field[field], PREC_PRIMARY};
+    default:
+        return (Text){info->field[field], PREC_PRIMARY};
     }
 }
 
-/* --- folds and joins ----------------------------------------------------------------------------- */
+/* --- folds and joins -----------------------------------------------------------------------------
+ */
 
-/* What a function of math.h or reducers.h for this type is called by; NULL: there is an operator. */
+/* What a function of math.h or reducers.h for this type is called by; NULL: there is an operator.
+ */
 static const char *join_function(const KAcc *a)
 {
     DType d = field_dtype(a, 0);
     bool wide = d == DT_i64 || d == DT_u64;
     switch (a->reducer) {
-    case RED_max: return d == DT_f32 ? "tn_max" : d == DT_f64 ? "tn_max_f64"
-                         : wide      ? "tn_max_i64"
-                                     : "tn_max_i32";
-    case RED_min: return d == DT_f32 ? "tn_min" : d == DT_f64 ? "tn_min_f64"
-                         : wide      ? "tn_min_i64"
-                                     : "tn_min_i32";
-    case RED_argmax: return d == DT_f32   ? "tn_argmax_f32"
-                            : d == DT_f64 ? "tn_argmax_f64"
-                                          : "tn_argmax_i64";
-    case RED_argmin: return d == DT_f32   ? "tn_argmin_f32"
-                            : d == DT_f64 ? "tn_argmin_f64"
-                                          : "tn_argmin_i64";
-    case RED_moments: return d == DT_f32 ? "tn_moments_f32" : "tn_moments_f64";
-    case RED_logsumexp: return d == DT_f32 ? "tn_logsumexp_f32" : "tn_logsumexp_f64";
-    default: return NULL;
+    case RED_max:
+        return d == DT_f32   ? "tn_max"
+               : d == DT_f64 ? "tn_max_f64"
+               : wide        ? "tn_max_i64"
+                             : "tn_max_i32";
+    case RED_min:
+        return d == DT_f32   ? "tn_min"
+               : d == DT_f64 ? "tn_min_f64"
+               : wide        ? "tn_min_i64"
+                             : "tn_min_i32";
+    case RED_argmax:
+        return d == DT_f32 ? "tn_argmax_f32" : d == DT_f64 ? "tn_argmax_f64" : "tn_argmax_i64";
+    case RED_argmin:
+        return d == DT_f32 ? "tn_argmin_f32" : d == DT_f64 ? "tn_argmin_f64" : "tn_argmin_i64";
+    case RED_moments:
+        return d == DT_f32 ? "tn_moments_f32" : "tn_moments_f64";
+    case RED_logsumexp:
+        return d == DT_f32 ? "tn_logsumexp_f32" : "tn_logsumexp_f64";
+    default:
+        return NULL;
     }
 }
 
@@ -237,9 +272,10 @@ static const char *join_simple(KText *t, const KAcc *a, const char *to, Text fro
 {
     DType d = field_dtype(a, 0);
     bool is_signed = dtype_kind(d) == DK_INT;
-    const char *op = a->reducer == RED_add ? "+" : a->reducer == RED_mul ? "*"
-                     : a->reducer == RED_or                              ? "|"
-                                                                         : "&";
+    const char *op = a->reducer == RED_add   ? "+"
+                     : a->reducer == RED_mul ? "*"
+                     : a->reducer == RED_or  ? "|"
+                                             : "&";
     if (a->reducer == RED_max || a->reducer == RED_min)
         return arena_printf(t->a, "%s = %s(%s, %s)", to, join_function(a), to, from.text);
     if (is_signed && (a->reducer == RED_add || a->reducer == RED_mul)) {

@@ -1,7 +1,7 @@
 /* c.c: see c.h. A lanes loop is a plain loop; where it folds into accumulators it goes in blocks of
  * 16 with one accumulator a lane, joined pairwise, so that every vector width gives the same bits.
- * Cells that are lanes (and lanes that have loops inside) go in strips, with arrays for what each of
- * them owns. SPDX-License-Identifier: MIT */
+ * Cells that are lanes (and lanes that have loops inside) go in strips, with arrays for what each
+ * of them owns. SPDX-License-Identifier: MIT */
 #include "codegen/c.h"
 #include "ir/base/die.h"
 #include "ir/host.h"
@@ -40,7 +40,8 @@ static DimTable *dims(const CPrint *c)
     return c->t.p->cx->dims;
 }
 
-/* --- plain statements ---------------------------------------------------------------------------- */
+/* --- plain statements ----------------------------------------------------------------------------
+ */
 
 static void print_let(CPrint *c, const KStmt *s)
 {
@@ -58,8 +59,8 @@ static void print_fold(CPrint *c, const KStmt *s)
     KText *t = &c->t;
     const char *index = NULL;
     if (s->fold_index.id) {
-        Dim at = t->nsubst ? dim_substitute(dims(c), s->fold_index, t->subst, t->nsubst)
-                           : s->fold_index;
+        Dim at =
+            t->nsubst ? dim_substitute(dims(c), s->fold_index, t->subst, t->nsubst) : s->fold_index;
         index = ktext_dim(t, at).text;
     }
     emit_line(&t->e, "%s;", acc_fold(t, s->acc, ktext_expr(t, s->expr).text, index));
@@ -95,7 +96,8 @@ static void print_store(CPrint *c, const KStmt *s)
     emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
 }
 
-/* --- accumulators -------------------------------------------------------------------------------- */
+/* --- accumulators --------------------------------------------------------------------------------
+ */
 
 static void name_fields(CPrint *c, uint32_t acc, const char *tail)
 {
@@ -212,9 +214,11 @@ static void print_total(CPrint *c, const KStmt *s)
     print_results(c, s->acc, to);
 }
 
-/* --- strips -------------------------------------------------------------------------------------- */
+/* --- strips --------------------------------------------------------------------------------------
+ */
 
-/* Loops inside a strip run for all of its lanes together: their bounds must not depend on the lane. */
+/* Loops inside a strip run for all of its lanes together: their bounds must not depend on the lane.
+ */
 static bool can_strip(const CPrint *c, const KBlock *b, Symbol axis)
 {
     for (uint32_t i = 0; i < b->n; i++) {
@@ -246,8 +250,8 @@ static bool folds_lanes(const CPrint *c, const KBlock *b)
 static void strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool from_zero)
 {
     KText *t = &c->t;
-    Symbol l = dim_new_symbol(dims(c), SYM_AXIS, sym_of(t->p->cx->names, "l"),
-                              dim_const(dims(c), width));
+    Symbol l =
+        dim_new_symbol(dims(c), SYM_AXIS, sym_of(t->p->cx->names, "l"), dim_const(dims(c), width));
     t->symbol[l.id] = "l";
     t->wide[l.id] = false;
     CHECK(t->nsubst < MAX_SUBST);
@@ -358,7 +362,8 @@ static void print_strip_block(CPrint *c, const KBlock *b)
     }
 }
 
-/* --- loops --------------------------------------------------------------------------------------- */
+/* --- loops ---------------------------------------------------------------------------------------
+ */
 
 static bool is_static_int(const CPrint *c, Dim d, int64_t *value)
 {
@@ -466,8 +471,8 @@ static void print_strips(CPrint *c, const KStmt *s)
 
 static bool is_bare(const KBlock *b)
 {
-    return b->n == 1 && (b->at[0].kind == KS_STORE || b->at[0].kind == KS_FOLD ||
-                         b->at[0].kind == KS_KEEP);
+    return b->n == 1 &&
+           (b->at[0].kind == KS_STORE || b->at[0].kind == KS_FOLD || b->at[0].kind == KS_KEEP);
 }
 
 static void print_plain_for(CPrint *c, const KStmt *s)
@@ -518,21 +523,41 @@ static void print_block(CPrint *c, const KBlock *b)
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
         switch (s->kind) {
-        case KS_FOR: print_for(c, s); break;
-        case KS_WHEN: print_when(c, s); break;
-        case KS_LET: print_let(c, s); break;
-        case KS_STORE: print_store(c, s); break;
-        case KS_FOLD: print_fold(c, s); break;
-        case KS_TOTAL: print_total(c, s); break;
-        case KS_KEEP: print_keep(c, s); break;
-        case KS_ACC: print_acc(c, s); break;
-        case KS_CHECK: print_check(c, s); break;
-        case KS_BARRIER: break; /* one thread works on a cell */
+        case KS_FOR:
+            print_for(c, s);
+            break;
+        case KS_WHEN:
+            print_when(c, s);
+            break;
+        case KS_LET:
+            print_let(c, s);
+            break;
+        case KS_STORE:
+            print_store(c, s);
+            break;
+        case KS_FOLD:
+            print_fold(c, s);
+            break;
+        case KS_TOTAL:
+            print_total(c, s);
+            break;
+        case KS_KEEP:
+            print_keep(c, s);
+            break;
+        case KS_ACC:
+            print_acc(c, s);
+            break;
+        case KS_CHECK:
+            print_check(c, s);
+            break;
+        case KS_BARRIER:
+            break; /* one thread works on a cell */
         }
     }
 }
 
-/* --- cells --------------------------------------------------------------------------------------- */
+/* --- cells ---------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     const KStmt *loops[8];
@@ -634,8 +659,7 @@ static void print_cells(CPrint *c)
     bool owned = !t->k->keeps.n; /* kept values and side sums would need an array a lane */
     for (uint32_t i = 0; i < t->k->accs.n; i++)
         owned = owned && !t->k->accs.at[i].side;
-    if (inner->grid_lanes && owned && kblock_has_loop(&body) &&
-        can_strip(c, &body, inner->axis)) {
+    if (inner->grid_lanes && owned && kblock_has_loop(&body) && can_strip(c, &body, inner->axis)) {
         print_cell_strips(c, &g, &body);
         return;
     }
@@ -651,7 +675,8 @@ static void print_cells(CPrint *c)
     emit_close(&t->e, "");
 }
 
-/* --- functions ----------------------------------------------------------------------------------- */
+/* --- functions -----------------------------------------------------------------------------------
+ */
 
 enum { MAX_SIZES = 64 };
 
@@ -660,11 +685,12 @@ static bool mentions(const char *text, const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = strstr(text, name); p; p = strstr(p + 1, name)) {
-        bool before = p > text && (p[-1] == '_' || (p[-1] >= '0' && p[-1] <= '9') ||
-                                   (p[-1] >= 'A' && p[-1] <= 'Z') || (p[-1] >= 'a' && p[-1] <= 'z'));
+        bool before =
+            p > text && (p[-1] == '_' || (p[-1] >= '0' && p[-1] <= '9') ||
+                         (p[-1] >= 'A' && p[-1] <= 'Z') || (p[-1] >= 'a' && p[-1] <= 'z'));
         char q = p[n];
-        bool after = q == '_' || (q >= '0' && q <= '9') || (q >= 'A' && q <= 'Z') ||
-                     (q >= 'a' && q <= 'z');
+        bool after =
+            q == '_' || (q >= '0' && q <= '9') || (q >= 'A' && q <= 'Z') || (q >= 'a' && q <= 'z');
         if (!before && !after)
             return true;
     }

@@ -18,7 +18,8 @@ static const char *axis_name(const Cuda *c, Symbol s)
     return cuda_name(c, dim_symbol(cuda_dims(c), s)->name);
 }
 
-/* --- statements ---------------------------------------------------------------------------------- */
+/* --- statements ----------------------------------------------------------------------------------
+ */
 
 static void print_let(Cuda *c, const KStmt *s)
 {
@@ -91,7 +92,8 @@ static uint32_t print_stores(Cuda *c, const KBlock *b, uint32_t first)
     return end;
 }
 
-/* --- accumulators and kept values ---------------------------------------------------------------- */
+/* --- accumulators and kept values ----------------------------------------------------------------
+ */
 
 static int64_t registers_for(const Cuda *c, Dim extent, int width)
 {
@@ -177,7 +179,8 @@ static void close_body(Cuda *c, bool bare)
         emit_close(&c->t.e, "");
 }
 
-/* --- loops --------------------------------------------------------------------------------------- */
+/* --- loops ---------------------------------------------------------------------------------------
+ */
 
 static bool expr_in_registers(const KText *t, KExpr e)
 {
@@ -359,11 +362,21 @@ void cuda_block(Cuda *c, const KBlock *b)
         const KStmt *s = &b->at[i];
         uint32_t next = i + 1;
         switch (s->kind) {
-        case KS_FOR: print_for(c, s); break;
-        case KS_WHEN: print_when(c, s); break;
-        case KS_LET: print_let(c, s); break;
-        case KS_STORE: next = print_stores(c, b, i); break;
-        case KS_FOLD: print_fold(c, s); break;
+        case KS_FOR:
+            print_for(c, s);
+            break;
+        case KS_WHEN:
+            print_when(c, s);
+            break;
+        case KS_LET:
+            print_let(c, s);
+            break;
+        case KS_STORE:
+            next = print_stores(c, b, i);
+            break;
+        case KS_FOLD:
+            print_fold(c, s);
+            break;
         case KS_TOTAL:
             while (next < b->n && b->at[next].kind == KS_TOTAL)
                 next++;
@@ -373,18 +386,23 @@ void cuda_block(Cuda *c, const KBlock *b)
             emit_line(&t->e, "%s[%s] = %s;", t->keeps[s->keep], t->keep_index.text,
                       ktext_expr(t, s->expr).text);
             break;
-        case KS_ACC: print_acc(c, s); break;
-        case KS_CHECK: print_check(c, s); break;
+        case KS_ACC:
+            print_acc(c, s);
+            break;
+        case KS_CHECK:
+            print_check(c, s);
+            break;
         case KS_BARRIER:
-            emit_line(&t->e, "%s", c->lanes <= 32 && !c->cooperate ? "__syncwarp();"
-                                                                   : "__syncthreads();");
+            emit_line(&t->e, "%s",
+                      c->lanes <= 32 && !c->cooperate ? "__syncwarp();" : "__syncthreads();");
             break;
         }
         i = next;
     }
 }
 
-/* --- cells --------------------------------------------------------------------------------------- */
+/* --- cells ---------------------------------------------------------------------------------------
+ */
 
 static bool has_teams_loop(const KBlock *b)
 {
@@ -472,7 +490,8 @@ static void print_cells(Cuda *c)
     cuda_block(c, body);
 }
 
-/* --- functions ----------------------------------------------------------------------------------- */
+/* --- functions -----------------------------------------------------------------------------------
+ */
 
 enum { MAX_SIZES = 64 };
 

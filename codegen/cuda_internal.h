@@ -8,11 +8,11 @@
 typedef struct {
     KText t;
     int lanes, teams;
-    bool cooperate;        /* teams of a block share a cell: there are loops over teams */
-    bool cell_per_lane;    /* grid lanes */
+    bool cooperate;     /* teams of a block share a cell: there are loops over teams */
+    bool cell_per_lane; /* grid lanes */
     bool in_lanes, in_teams;
-    int lane_loops;        /* loops over lanes in the kernel */
-    int loops;             /* loops around this statement that run more than once */
+    int lane_loops; /* loops over lanes in the kernel */
+    int loops;      /* loops around this statement that run more than once */
 } Cuda;
 
 static inline DimTable *cuda_dims(const Cuda *c)

@@ -1,5 +1,5 @@
-/* cuda_total.c: accumulators joined over the lanes of a team and the teams of a block, always in the
- * same order. SPDX-License-Identifier: MIT */
+/* cuda_total.c: accumulators joined over the lanes of a team and the teams of a block, always in
+ * the same order. SPDX-License-Identifier: MIT */
 #include "codegen/cuda_internal.h"
 #include "ir/base/die.h"
 
@@ -61,15 +61,15 @@ static Parts parts_of(const Cuda *c, uint32_t acc)
                        "[threadIdx.y][threadIdx.x]", "[q][threadIdx.x]", NULL, c->teams};
     }
     int warps = c->lanes > 32 && info->under_lanes ? (c->lanes + 31) / 32 : 1;
-    const char *leader = c->lanes > 32 ? "threadIdx.x % 32 == 0"
+    const char *leader = c->lanes > 32  ? "threadIdx.x % 32 == 0"
                          : c->lanes > 1 ? "threadIdx.x == 0"
                                         : NULL;
     if (!info->under_lanes && c->lanes > 1)
         leader = "threadIdx.x == 0";
     const char *warp = warps > 1 ? "threadIdx.x / 32" : NULL;
     if (teams) {
-        const char *at = warp ? arena_printf(a, "[threadIdx.y * %d + %s]", warps, warp)
-                              : "[threadIdx.y]";
+        const char *at =
+            warp ? arena_printf(a, "[threadIdx.y * %d + %s]", warps, warp) : "[threadIdx.y]";
         return (Parts){arena_printf(a, "[%d]", c->teams * warps), at, "[q]", leader,
                        c->teams * warps};
     }
@@ -93,8 +93,7 @@ static void declare_parts(Cuda *c, uint32_t acc, const Parts *parts, const char 
 {
     KText *t = &c->t;
     for (int f = 0; f < fields_of(c, acc); f++) {
-        shared[f] =
-            name_unique(&t->names, arena_printf(t->a, "%s_part", t->accs[acc].field[f]));
+        shared[f] = name_unique(&t->names, arena_printf(t->a, "%s_part", t->accs[acc].field[f]));
         emit_line(&t->e, "__shared__ %s %s%s;", acc_field_type(t, acc, f), shared[f],
                   parts->declare);
     }

@@ -66,9 +66,9 @@ static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Loads *out)
 static const char *element_word(DType d)
 {
     static const char *const words[DT_COUNT] = {
-        [DT_f64] = "f64", [DT_f32] = "f32", [DT_bf16] = "u16", [DT_f16] = "u16", [DT_i64] = "i64",
-        [DT_i32] = "i32", [DT_i16] = "i16", [DT_i8] = "i8",    [DT_u8] = "u8",   [DT_bool] = "u8",
-        [DT_u64] = "u64"};
+        [DT_f64] = "f64", [DT_f32] = "f32", [DT_bf16] = "u16", [DT_f16] = "u16",
+        [DT_i64] = "i64", [DT_i32] = "i32", [DT_i16] = "i16",  [DT_i8] = "i8",
+        [DT_u8] = "u8",   [DT_bool] = "u8", [DT_u64] = "u64"};
     return words[d];
 }
 
@@ -102,8 +102,7 @@ static void print_loads(Cuda *c, const KStmt *loop, int width)
         emit_line(&t->e, "const %s %s = load%d(%s);",
                   vector_type(c, t->k->params.at[x->param].dtype, width), name, width,
                   address(c, x->param, x->at));
-        t->vector[loads.load[i].id] =
-            (Text){arena_printf(t->a, "%s.v[k]", name), PREC_PRIMARY};
+        t->vector[loads.load[i].id] = (Text){arena_printf(t->a, "%s.v[k]", name), PREC_PRIMARY};
     }
 }
 
@@ -156,12 +155,10 @@ void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registe
     t->symbol[k.id] = "k";
     t->wide[k.id] = false;
     CHECK(t->nsubst < MAX_SUBST);
-    t->subst[t->nsubst++] =
-        (DimSubst){loop->axis, dim_add(d, dim_of(d, loop->axis), dim_of(d, k))};
-    t->keep_index = (Text){!strcmp(registers, "0")
-                               ? "k"
-                               : arena_printf(t->a, "%d * %s + k", width, registers),
-                           PREC_SUM};
+    t->subst[t->nsubst++] = (DimSubst){loop->axis, dim_add(d, dim_of(d, loop->axis), dim_of(d, k))};
+    t->keep_index =
+        (Text){!strcmp(registers, "0") ? "k" : arena_printf(t->a, "%d * %s + k", width, registers),
+               PREC_SUM};
     emit_open(&t->e, "for (int k = 0; k < %d; k++) {", width);
     print_elements(c, loop, to);
     emit_close(&t->e, "");

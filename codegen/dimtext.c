@@ -210,14 +210,13 @@ const char *ktext_dim_at(KText *t, Dim d, int prec)
 
 static Text guard_term(KText *t, const GuardTerm *g)
 {
-    static const char *const ops[] = {
-        [G_EQ] = "==", [G_NE] = "!=", [G_LT] = "<", [G_LE] = "<="};
+    static const char *const ops[] = {[G_EQ] = "==", [G_NE] = "!=", [G_LT] = "<", [G_LE] = "<="};
     DimTable *d = t->p->cx->dims;
     Dim a = t->nsubst ? dim_substitute(d, g->a, t->subst, t->nsubst) : g->a;
     if (g->kind == G_DIVISIBLE)
-        return (Text){arena_printf(t->a, "%s %% %" PRId64 " == 0",
-                                   ktext_dim_at(t, a, PREC_PRODUCT), g->k),
-                      PREC_EQUAL};
+        return (Text){
+            arena_printf(t->a, "%s %% %" PRId64 " == 0", ktext_dim_at(t, a, PREC_PRODUCT), g->k),
+            PREC_EQUAL};
     CHECK(g->kind <= G_LE);
     Dim b = t->nsubst ? dim_substitute(d, g->b, t->subst, t->nsubst) : g->b;
     int prec = g->kind <= G_NE ? PREC_EQUAL : PREC_LESS;

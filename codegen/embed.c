@@ -1,6 +1,6 @@
-/* embed.c: build tool: prints files as C strings, and a table of the functions in them that begin with
- * a line "/" "*@ NAME: what it needs" and end at the next line that begins with a brace.
- * embed [NAME FILE]... to standard output. SPDX-License-Identifier: MIT */
+/* embed.c: build tool: prints files as C strings, and a table of the functions in them that begin
+ * with a line "/" "*@ NAME: what it needs" and end at the next line that begins with a brace. embed
+ * [NAME FILE]... to standard output. SPDX-License-Identifier: MIT */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +57,8 @@ static int find_pieces(const char *array, const char *text, Pieces *all)
             return 1;
         }
         Piece *p = &all->at[all->n++];
-        *p = (Piece){.array = array, .first = (size_t)(line + 1 - text),
-                     .n = (size_t)(end + 3 - line - 1)};
+        *p = (Piece){
+            .array = array, .first = (size_t)(line + 1 - text), .n = (size_t)(end + 3 - line - 1)};
         memcpy(p->name, name, (size_t)(colon - name));
         at = end;
     }

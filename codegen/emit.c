@@ -5,9 +5,9 @@
 
 enum { MAX_OPEN = 32 };
 
-/* Where a line may end: behind a comma, semicolon or binary operator that a space follows. The rank is
- * how much one wants to break there: fewer open brackets first, then commas, ?:, ||, &&, comparisons,
- * sums, products. */
+/* Where a line may end: behind a comma, semicolon or binary operator that a space follows. The rank
+ * is how much one wants to break there: fewer open brackets first, then commas, ?:, ||, &&,
+ * comparisons, sums, products. */
 static int break_rank(const char *s, size_t i, int depth)
 {
     if (s[i + 1] != ' ' || i == 0)

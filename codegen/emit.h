@@ -18,14 +18,16 @@ typedef struct {
  * under the innermost bracket that is open. "" is an empty line. */
 void emit_line(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/** The head of a function, "head(params)"; long ones have their parameters on lines of their own. */
+/** The head of a function, "head(params)"; long ones have their parameters on lines of their own.
+ */
 void emit_function(Emit *e, const char *head, const char *params);
 
 /** A line that ends with "{", and the line that closes it. */
 void emit_open(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void emit_close(Emit *e, const char *tail);
 
-/** A loop or condition whose body is a single statement: no braces, one level deeper until emit_out. */
+/** A loop or condition whose body is a single statement: no braces, one level deeper until
+ * emit_out. */
 void emit_in(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void emit_out(Emit *e);
 

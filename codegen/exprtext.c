@@ -1,5 +1,5 @@
-/* exprtext.c: expressions of kernels as C text. What has a LET in scope is its name, the rest stands
- * in place. SPDX-License-Identifier: MIT */
+/* exprtext.c: expressions of kernels as C text. What has a LET in scope is its name, the rest
+ * stands in place. SPDX-License-Identifier: MIT */
 #include "codegen/ktext.h"
 #include "codegen/optext.h"
 #include "ir/base/die.h"
@@ -10,21 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- types --------------------------------------------------------------------------------------- */
+/* --- types ---------------------------------------------------------------------------------------
+ */
 
 static const char *cuda_type(DType d)
 {
     switch (d) {
-    case DT_f64: return "double";
-    case DT_f32: return "float";
-    case DT_i64: return "long long";
-    case DT_i32: return "int";
-    case DT_i16: return "short";
-    case DT_i8: return "signed char";
+    case DT_f64:
+        return "double";
+    case DT_f32:
+        return "float";
+    case DT_i64:
+        return "long long";
+    case DT_i32:
+        return "int";
+    case DT_i16:
+        return "short";
+    case DT_i8:
+        return "signed char";
     case DT_u8:
-    case DT_bool: return "unsigned char";
-    case DT_u64: return "unsigned long long";
-    default: return "unsigned short";
+    case DT_bool:
+        return "unsigned char";
+    case DT_u64:
+        return "unsigned long long";
+    default:
+        return "unsigned short";
     }
 }
 
@@ -40,7 +50,8 @@ const char *ktext_value(const KText *t, DType dtype)
     return ktext_element(t, dtype_compute(dtype));
 }
 
-/* --- constants ----------------------------------------------------------------------------------- */
+/* --- constants -----------------------------------------------------------------------------------
+ */
 
 /* The shortest decimal text that reads back as the same number. */
 static const char *float_text(KText *t, double v, bool single)
@@ -80,7 +91,8 @@ static Text constant(KText *t, const KExprInfo *x)
                   x->word < 0 ? PREC_UNARY : PREC_PRIMARY};
 }
 
-/* --- conversions --------------------------------------------------------------------------------- */
+/* --- conversions ---------------------------------------------------------------------------------
+ */
 
 static Text call(KText *t, const char *function, const char *argument)
 {
@@ -97,8 +109,8 @@ static Text half_bits(KText *t, Text x, DType from, DType half)
 {
     if (!dtype_is_float(from))
         x = c_cast(t, "float", x);
-    const char *f = arena_printf(t->a, "tn_%s_from_%s", dtype_name(half),
-                                 from == DT_f64 ? "f64" : "f32");
+    const char *f =
+        arena_printf(t->a, "tn_%s_from_%s", dtype_name(half), from == DT_f64 ? "f64" : "f32");
     return call(t, f, x.text);
 }
 
@@ -121,8 +133,8 @@ static Text convert(KText *t, Text x, DType from, DType to)
     if (to == DT_bool)
         return (Text){arena_printf(t->a, "%s != 0", ktext_wrap(t, x, PREC_EQUAL + 1)), PREC_EQUAL};
     if (dtype_is_float(from) && !dtype_is_float(to)) {
-        const char *f = arena_printf(t->a, "tn_%s_from_%s", dtype_name(to),
-                                     from == DT_f64 ? "f64" : "f32");
+        const char *f =
+            arena_printf(t->a, "tn_%s_from_%s", dtype_name(to), from == DT_f64 ? "f64" : "f32");
         return call(t, f, x.text);
     }
     return c_cast(t, ktext_value(t, to), x);
@@ -138,8 +150,7 @@ static Text bitcast(KText *t, Text x, DType from, DType to)
     if (from == DT_f32)
         return c_cast(t, ktext_value(t, to), call(t, "tn_bits_float", x.text));
     if (to == DT_f64)
-        return call(t, "tn_double_bits",
-                    c_cast(t, ktext_value(t, DT_u64), x).text);
+        return call(t, "tn_double_bits", c_cast(t, ktext_value(t, DT_u64), x).text);
     if (from == DT_f64)
         return c_cast(t, ktext_value(t, to), call(t, "tn_bits_double", x.text));
     Text bits = is_half(from) ? half_bits(t, x, DT_f32, from) : x;
@@ -149,7 +160,8 @@ static Text bitcast(KText *t, Text x, DType from, DType to)
     return c_cast(t, ktext_value(t, to), bits);
 }
 
-/* --- memory -------------------------------------------------------------------------------------- */
+/* --- memory --------------------------------------------------------------------------------------
+ */
 
 const char *ktext_access(KText *t, uint32_t param, const Dim *at)
 {
@@ -188,7 +200,8 @@ const char *ktext_to_memory(KText *t, uint32_t param, KExpr e)
     return x.text;
 }
 
-/* --- expressions --------------------------------------------------------------------------------- */
+/* --- expressions ---------------------------------------------------------------------------------
+ */
 
 static Text index_text(KText *t, const KExprInfo *x)
 {
@@ -227,8 +240,8 @@ static Text key_text(KText *t, const KExprInfo *x)
                                   ktext_expr_at(t, x->in[2], PREC_UNARY));
     else if (kexpr(t->k, x->in[1])->kind != KE_CONST)
         calls.text = arena_printf(t->a, "%s & 0xffffffffu", ktext_wrap(t, calls, PREC_UNARY));
-    return (Text){arena_printf(t->a, "tn_key(%s, %s, 0x%" PRIx64 "%s)", ktext_expr(t, x->in[0]).text,
-                               calls.text, (uint64_t)x->word,
+    return (Text){arena_printf(t->a, "tn_key(%s, %s, 0x%" PRIx64 "%s)",
+                               ktext_expr(t, x->in[0]).text, calls.text, (uint64_t)x->word,
                                t->target == TARGET_CUDA ? "ULL" : "u"),
                   PREC_PRIMARY};
 }
@@ -295,20 +308,29 @@ Text ktext_expr(KText *t, KExpr e)
     if (t->let[e.id].text)
         return t->let[e.id];
     switch (x->kind) {
-    case KE_CONST: return constant(t, x);
-    case KE_INDEX: return index_text(t, x);
-    case KE_LOAD: return load(t, x, &t->vector[e.id]);
+    case KE_CONST:
+        return constant(t, x);
+    case KE_INDEX:
+        return index_text(t, x);
+    case KE_LOAD:
+        return load(t, x, &t->vector[e.id]);
     case KE_OP:
-    case KE_EXTERN: return operation(t, x);
+    case KE_EXTERN:
+        return operation(t, x);
     case KE_CAST:
         return convert(t, ktext_expr(t, x->in[0]), kexpr(t->k, x->in[0])->type, x->type);
     case KE_BITCAST:
         return bitcast(t, ktext_expr(t, x->in[0]), kexpr(t->k, x->in[0])->type, x->type);
-    case KE_SELECT: return select_text(t, x);
-    case KE_ACC: return accumulated(t, x);
-    case KE_KEEP: return kept(t, x);
-    case KE_KEY: return key_text(t, x);
-    case KE_RANDOM: return random_text(t, x);
+    case KE_SELECT:
+        return select_text(t, x);
+    case KE_ACC:
+        return accumulated(t, x);
+    case KE_KEEP:
+        return kept(t, x);
+    case KE_KEY:
+        return key_text(t, x);
+    case KE_RANDOM:
+        return random_text(t, x);
     }
     die("kernel %s: expression of unknown kind", sym_text(t->p->cx->names, t->k->name));
 }
@@ -318,7 +340,8 @@ const char *ktext_expr_at(KText *t, KExpr e, int prec)
     return ktext_wrap(t, ktext_expr(t, e), prec);
 }
 
-/* --- questions ----------------------------------------------------------------------------------- */
+/* --- questions -----------------------------------------------------------------------------------
+ */
 
 static bool dims_mention(const KText *t, const Dim *at, uint32_t n, Symbol s)
 {

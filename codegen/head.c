@@ -1,5 +1,5 @@
-/* head.c: the comment above a printed kernel: what it computes, from which lines, how much it moves.
- * SPDX-License-Identifier: MIT */
+/* head.c: the comment above a printed kernel: what it computes, from which lines, how much it
+ * moves. SPDX-License-Identifier: MIT */
 #include "codegen/c.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@ static const char *const class_names[] = {
     [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy",
 };
 
-/* Lines of the model's own file; those of imports and of the library only if there are no others. */
+/* Lines of the model's own file; those of imports and of the library only if there are no others.
+ */
 const char *kernel_where(Program *p, const Kernel *k, Arena *a)
 {
     uint32_t file = 0;
@@ -30,7 +31,8 @@ const char *kernel_where(Program *p, const Kernel *k, Arena *a)
         return "";
     const char *path = source_file(p->cx->sources, file)->path, *slash = strrchr(path, '/');
     path = slash ? slash + 1 : path;
-    return lo == hi ? arena_printf(a, "%s:%d", path, lo) : arena_printf(a, "%s:%d-%d", path, lo, hi);
+    return lo == hi ? arena_printf(a, "%s:%d", path, lo)
+                    : arena_printf(a, "%s:%d-%d", path, lo, hi);
 }
 
 static const char *bytes_text(Program *p, Arena *a, Dim d)

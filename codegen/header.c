@@ -22,8 +22,8 @@ static const char *arg_text(const HostModel *m, const HostProgram *h, uint32_t i
 {
     const HostArg *arg = &h->args.at[i];
     const Buffer *b = &h->buffers.at[arg->buf];
-    return arena_printf(a, "%s: %s%s%s%s", entry_arg_name(a, m, h, i),
-                        dtype_name(b->dtype), shape_text(m->p, a, b->shape, b->rank),
+    return arena_printf(a, "%s: %s%s%s%s", entry_arg_name(a, m, h, i), dtype_name(b->dtype),
+                        shape_text(m->p, a, b->shape, b->rank),
                         arg->optional ? " (may be NULL)" : "",
                         arg->inout && i < h->nargs ? " (updated in place)" : "");
 }
@@ -65,16 +65,21 @@ static const char *kind_text(const HostProgram *h)
 {
     switch (h->graph->kind) {
     case GRAPH_FORWARD_TRAIN:
-        return "The same in training, with a tape for the backward call. Until then, arguments and\n"
+        return "The same in training, with a tape for the backward call. Until then, arguments "
+               "and\n"
                "results must stay as they are. tn_tape_release gives up a tape that is not used.";
     case GRAPH_BACKWARD:
-        return "Gradients of the call that made the tape, which is released. NULL: not wanted, not\n"
+        return "Gradients of the call that made the tape, which is released. NULL: not wanted, "
+               "not\n"
                "computed. Gradients of parameters are added to the model's (tn_model_zero_grad).";
     case GRAPH_GRAD:
         return "Value and all gradients of parameters in one call; these are added to the model's.";
-    case GRAPH_STEP: return "Forward, backward and update of the parameters in one call.";
-    case GRAPH_UPDATE: return "Updates the parameters from the gradients accumulated so far.";
-    default: return "";
+    case GRAPH_STEP:
+        return "Forward, backward and update of the parameters in one call.";
+    case GRAPH_UPDATE:
+        return "Updates the parameters from the gradients accumulated so far.";
+    default:
+        return "";
     }
 }
 

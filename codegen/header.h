@@ -8,8 +8,8 @@
 /** C99, usable from C++: handle, create, destroy, one function a program, with the model's docs. */
 void header_text(const HostModel *m, StrBuf *out);
 
-/** JSON: methods with arguments, sizes and facts; state with segment, offset, shape, dtype; kernels;
- * ABI. */
+/** JSON: methods with arguments, sizes and facts; state with segment, offset, shape, dtype;
+ * kernels; ABI. */
 void manifest_text(const HostModel *m, StrBuf *out);
 
 #endif

@@ -53,22 +53,22 @@ typedef struct {
     Target target;
     Emit e;
     Names names;
-    const char **param;   /* by parameter */
-    Text *let;            /* by expression: its name while in scope */
-    Text *vector;         /* by expression: what stands for a load in a vector loop */
-    const char **symbol;  /* by symbol: its name */
-    bool *wide;           /* by symbol: 64 bit */
-    AccInfo *accs;        /* by accumulator */
-    const char **keeps;   /* by kept value */
-    Text keep_index;      /* CUDA: register number of kept and side values, in their loop */
-    Symbol lane_axis;     /* innermost loop over lanes */
+    const char **param;        /* by parameter */
+    Text *let;                 /* by expression: its name while in scope */
+    Text *vector;              /* by expression: what stands for a load in a vector loop */
+    const char **symbol;       /* by symbol: its name */
+    bool *wide;                /* by symbol: 64 bit */
+    AccInfo *accs;             /* by accumulator */
+    const char **keeps;        /* by kept value */
+    Text keep_index;           /* CUDA: register number of kept and side values, in their loop */
+    Symbol lane_axis;          /* innermost loop over lanes */
     DimSubst subst[MAX_SUBST]; /* axes that are printed as a sum, such as c + l in strips */
     uint32_t nsubst;
     const char *strip;    /* counter of the strip or vector being printed, or NULL */
     bool reports;         /* has a KS_CHECK: the kernel takes an error word */
-    VEC(Site) sites;         /* of each check; its number is its place from 1 */
-    VEC(uint32_t) lets;      /* expressions whose names are in scope, in order */
-    uint32_t *seen, mark;    /* by expression: visited by the walk number `mark` */
+    VEC(Site) sites;      /* of each check; its number is its place from 1 */
+    VEC(uint32_t) lets;   /* expressions whose names are in scope, in order */
+    uint32_t *seen, mark; /* by expression: visited by the walk number `mark` */
 } KText;
 
 /** Starts the text of a kernel: parameters get their names, everything else is out of scope. */
@@ -84,7 +84,8 @@ void scope_end(KText *t, Scope s);
 void ktext_let(KText *t, KExpr e, Text text);
 /** The number of a check, from 1: the same for the same place in the model. */
 uint32_t ktext_site(KText *t, Site site);
-/** The index and the size that a check of an index compares, as ints. False: it checks something else. */
+/** The index and the size that a check of an index compares, as ints. False: it checks something
+ * else. */
 bool ktext_checked(KText *t, Guard pred, const char **index, const char **size);
 /** The name of a LET statement's value; its symbol (if any) gets it too. */
 const char *ktext_let_name(KText *t, const KStmt *s);
@@ -119,9 +120,11 @@ bool kexpr_depends(KText *t, KExpr e, Symbol s);
 bool kstmt_uses(KText *t, const KStmt *s, KExpr what);
 bool kblock_has_loop(const KBlock *b);
 
-/* --- accumulators (accs.c) ----------------------------------------------------------------------- */
+/* --- accumulators (accs.c) -----------------------------------------------------------------------
+ */
 
-/** Finds out how each accumulator is folded and joined. `cells`: C keeps private ones of a strip. */
+/** Finds out how each accumulator is folded and joined. `cells`: C keeps private ones of a strip.
+ */
 void accs_analyse(KText *t);
 /** Whether some expression of the kernel reads the result. */
 bool acc_is_used(const KText *t, uint32_t acc, int result);

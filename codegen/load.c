@@ -16,16 +16,24 @@
 
 static const char mark[8] = {'t', 'e', 'n', 'o', 'n', 's', 'o', '1'};
 
-static const char *const flags[] = {"-std=c11", "-ffp-contract=off", "-fno-math-errno",
-                                    "-fno-trapping-math", "-march=native", "-DTN_ONE_TARGET",
-                                    "-fPIC", "-shared", "-w", NULL};
+static const char *const flags[] = {"-std=c11",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-march=native",
+                                    "-DTN_ONE_TARGET",
+                                    "-fPIC",
+                                    "-shared",
+                                    "-w",
+                                    NULL};
 
 static const char *level_flag(int level)
 {
     return level == 0 ? "-O0" : level == 1 ? "-O1" : "-O3";
 }
 
-/* --- the key ------------------------------------------------------------------------------------- */
+/* --- the key -------------------------------------------------------------------------------------
+ */
 
 /* The processor as the kernel names it: -march=native depends on it, and a home may be shared. */
 static uint64_t hash_processor(uint64_t h)
@@ -57,7 +65,8 @@ static const char *key_of(Arena *a, const StrBuf *text, int level, const char *c
     return arena_printf(a, "%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]);
 }
 
-/* --- the directory ------------------------------------------------------------------------------- */
+/* --- the directory -------------------------------------------------------------------------------
+ */
 
 static bool make_dir(char *path)
 {
@@ -73,15 +82,17 @@ static bool make_dir(char *path)
 /* NULL: there is none that can be written to. */
 static const char *cache_dir(Arena *a)
 {
-    const char *own = getenv("TENON_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *dir = own && *own   ? arena_strdup(a, own)
-                : xdg && *xdg ? arena_printf(a, "%s/tenon", xdg)
+    const char *own = getenv("TENON_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    char *dir = own && *own     ? arena_strdup(a, own)
+                : xdg && *xdg   ? arena_printf(a, "%s/tenon", xdg)
                 : home && *home ? arena_printf(a, "%s/.cache/tenon", home)
                                 : NULL;
     return dir && make_dir(dir) && access(dir, W_OK | X_OK) == 0 ? dir : NULL;
 }
 
-/* --- entries ------------------------------------------------------------------------------------- */
+/* --- entries -------------------------------------------------------------------------------------
+ */
 
 static char *read_file(Arena *a, const char *path, size_t *n)
 {
@@ -159,9 +170,9 @@ static int compile(Arena *a, const StrBuf *text, int level, const char *dir, con
         vec_push(a, &args, NULL);
         const char *log = "";
         status = codegen_cc(a, args.at, &log);
-        *message = status == 4 ? arena_printf(a, "the C compiler refused the generated code:\n%s",
-                                              log)
-                               : log;
+        *message = status == 4
+                       ? arena_printf(a, "the C compiler refused the generated code:\n%s", log)
+                       : log;
     }
     unlink(source);
     return status;
@@ -182,7 +193,7 @@ static LoadedModel open_entry(Arena *a, const char *path, const char *model)
 
 /* Compiles to `to`, by way of a name of this process. */
 static int build_entry(Arena *a, const StrBuf *text, int level, const char *dir, const char *to,
-                 const char **message)
+                       const char **message)
 {
     char *temp = arena_printf(a, "%s/build-XXXXXX", dir);
     int fd = mkstemp(temp);

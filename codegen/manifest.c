@@ -124,9 +124,9 @@ static void put_kernels(const HostModel *m, StrBuf *out)
 void manifest_text(const HostModel *m, StrBuf *out)
 {
     bool first = true;
-    sb_printf(out, "{\n  \"model\": %s,\n  \"source\": %s,\n  \"generator\": \"tenon %s\",\n  \"abi\": 1",
-              json_name(m, out->a, m->p->name), quoted(out->a, model_source(out->a, m)),
-              TENON_VERSION);
+    sb_printf(
+        out, "{\n  \"model\": %s,\n  \"source\": %s,\n  \"generator\": \"tenon %s\",\n  \"abi\": 1",
+        json_name(m, out->a, m->p->name), quoted(out->a, model_source(out->a, m)), TENON_VERSION);
     sb_puts(out, ",\n  \"programs\": [");
     for (uint32_t i = 0; i < m->programs.n; i++) {
         if (!program_is_entry(m->programs.at[i]))

@@ -35,7 +35,8 @@ static void *open_library(Arena *a)
                                 "/usr/local/cuda/lib64/"};
     for (size_t d = 0; d < ARRAY_LEN(dirs); d++)
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-            void *library = dlopen(arena_printf(a, "%s%s", dirs[d], names[i]), RTLD_NOW | RTLD_LOCAL);
+            void *library =
+                dlopen(arena_printf(a, "%s%s", dirs[d], names[i]), RTLD_NOW | RTLD_LOCAL);
             if (library)
                 return library;
         }
@@ -115,8 +116,7 @@ static bool read_image(Nvrtc *n, NvrtcProgram *p, bool ptx, NvrtcImage *out)
     return out->n > 0 && !(ptx ? n->ptx(p, data) : n->cubin(p, data));
 }
 
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch,
-                   NvrtcImage *out)
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, NvrtcImage *out)
 {
     NvrtcProgram *p = NULL;
     *out = (NvrtcImage){NULL, 0, "NVRTC has no memory"};

@@ -18,11 +18,10 @@ const char *nvrtc_version(const Nvrtc *n);
 typedef struct {
     const void *data; /* a cubin, or PTX for arch "compute_XX" */
     size_t n;
-    const char *log;  /* warnings or errors; "" if there are none */
+    const char *log; /* warnings or errors; "" if there are none */
 } NvrtcImage;
 
 /** Compiles for one architecture ("sm_80"). False: see the log. */
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch,
-                   NvrtcImage *out);
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, NvrtcImage *out);
 
 #endif

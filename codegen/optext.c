@@ -1,5 +1,5 @@
-/* optext.c: see optext.h. The grammar of a row is C's for expressions over a, b, c, numbers and calls.
- * SPDX-License-Identifier: MIT */
+/* optext.c: see optext.h. The grammar of a row is C's for expressions over a, b, c, numbers and
+ * calls. SPDX-License-Identifier: MIT */
 #include "codegen/optext.h"
 #include "codegen/paste.h"
 #include "ir/base/die.h"
@@ -31,7 +31,8 @@ static const char *wrap(const Row *r, Text x, int prec)
     return x.prec < prec ? arena_printf(r->a, "(%s)", x.text) : x.text;
 }
 
-/* --- operands, numbers, calls -------------------------------------------------------------------- */
+/* --- operands, numbers, calls --------------------------------------------------------------------
+ */
 
 static Text number(Row *r)
 {
@@ -58,8 +59,12 @@ static const char *single_name(const Row *r, const char *name)
 {
     static const struct {
         const char *row, *own;
-    } renamed[] = {{"fabs", "tn_abs"},   {"rint", "tn_round"}, {"fma", "fmaf"},
-                   {"fmax", "tn_max"},   {"fmin", "tn_min"},   {"floormod", "tn_mod_f32"},
+    } renamed[] = {{"fabs", "tn_abs"},
+                   {"rint", "tn_round"},
+                   {"fma", "fmaf"},
+                   {"fmax", "tn_max"},
+                   {"fmin", "tn_min"},
+                   {"floormod", "tn_mod_f32"},
                    {"floordiv", "tn_floordiv_f32"}};
     for (size_t i = 0; i < ARRAY_LEN(renamed); i++)
         if (!strcmp(renamed[i].row, name))
@@ -142,7 +147,8 @@ static Text primary(Row *r)
     die("scalar expression \"%s\": unexpected character '%c'", r->whole, c);
 }
 
-/* --- operators ----------------------------------------------------------------------------------- */
+/* --- operators -----------------------------------------------------------------------------------
+ */
 
 enum { PREC_BIT_OR = 6, PREC_BIT_XOR = 7, PREC_BIT_AND = 8, PREC_SHIFT = 11 };
 
@@ -150,10 +156,10 @@ static const struct {
     const char *text;
     int prec;
 } operators[] = {
-    {"||", PREC_OR},  {"&&", PREC_AND},   {"<<", PREC_SHIFT}, {">>", PREC_SHIFT},
-    {"==", PREC_EQUAL}, {"!=", PREC_EQUAL}, {"<=", PREC_LESS}, {">=", PREC_LESS},
-    {"<", PREC_LESS}, {">", PREC_LESS},   {"|", PREC_BIT_OR}, {"^", PREC_BIT_XOR},
-    {"&", PREC_BIT_AND}, {"+", PREC_SUM}, {"-", PREC_SUM},    {"*", PREC_PRODUCT},
+    {"||", PREC_OR},     {"&&", PREC_AND},    {"<<", PREC_SHIFT}, {">>", PREC_SHIFT},
+    {"==", PREC_EQUAL},  {"!=", PREC_EQUAL},  {"<=", PREC_LESS},  {">=", PREC_LESS},
+    {"<", PREC_LESS},    {">", PREC_LESS},    {"|", PREC_BIT_OR}, {"^", PREC_BIT_XOR},
+    {"&", PREC_BIT_AND}, {"+", PREC_SUM},     {"-", PREC_SUM},    {"*", PREC_PRODUCT},
     {"/", PREC_PRODUCT}, {"%", PREC_PRODUCT},
 };
 
@@ -194,11 +200,12 @@ static Text infix(Row *r, const char *op, int prec, Text x, Text y)
                                        wrap(r, y, prec + 1)),
                           PREC_UNARY};
         const char *u = unsigned_of(r);
-        return (Text){arena_printf(r->a, "(%s)((%s)%s %s (%s)%s)", value, u,
-                                   wrap(r, x, PREC_UNARY), op, u, wrap(r, y, PREC_UNARY)),
+        return (Text){arena_printf(r->a, "(%s)((%s)%s %s (%s)%s)", value, u, wrap(r, x, PREC_UNARY),
+                                   op, u, wrap(r, y, PREC_UNARY)),
                       PREC_UNARY};
     }
-    bool literal = y.text[0] == '-' && (y.text[1] >= '0' && y.text[1] <= '9') && y.prec == PREC_UNARY;
+    bool literal =
+        y.text[0] == '-' && (y.text[1] >= '0' && y.text[1] <= '9') && y.prec == PREC_UNARY;
     if (literal && *op == '+') /* x + -1.0f and x - 1.0f are the same number */
         return infix(r, "-", prec, x, (Text){y.text + 1, PREC_PRIMARY});
     if (literal && *op == '-' && prec == PREC_SUM)
@@ -246,7 +253,8 @@ static Text render(Row *r)
     return x;
 }
 
-/* --- rows ---------------------------------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------------------------------
+ */
 
 /* Whether a row mentions an operand more than once. */
 static bool repeats(const char *row, uint32_t operand)
@@ -288,8 +296,7 @@ Text op_text(KText *t, Op op, DType type, const Text *in, uint32_t nin)
     const OpInfo *info = op_info(op);
     bool small = type == DT_i16 || type == DT_i8 || type == DT_u8;
     const char *name = row_name(t->a, op, type);
-    const char *sized = arena_printf(t->a, "%s_%s", op_name(op),
-                                     small ? "i32" : dtype_name(type));
+    const char *sized = arena_printf(t->a, "%s_%s", op_name(op), small ? "i32" : dtype_name(type));
     if (paste_has(name))
         return call_text(t, name, DT_none, in, nin);
     if (type != DT_bool && paste_has(sized))
@@ -312,8 +319,7 @@ Text extern_text(KText *t, const char *expression, DType type, const Text *in, u
 
 const char *row_function(Arena *a, Target target, const char *name)
 {
-    static const Text operands[] = {
-        {"a", PREC_PRIMARY}, {"b", PREC_PRIMARY}, {"c", PREC_PRIMARY}};
+    static const Text operands[] = {{"a", PREC_PRIMARY}, {"b", PREC_PRIMARY}, {"c", PREC_PRIMARY}};
     for (int op = 1; op < OP_COUNT; op++) {
         const OpInfo *info = op_info((Op)op);
         size_t n = strlen(info->name);

@@ -5,8 +5,9 @@
 #include "codegen/ktext.h"
 
 /** The row's expression over the operands, computed in `type` (never a half type), with as few
- * parentheses as C needs. What has a function in runtime/kernels is a call of it; a row that needs an
- * operand twice, and gets more than a name for it, is a call of a function that `row_function` makes. */
+ * parentheses as C needs. What has a function in runtime/kernels is a call of it; a row that needs
+ * an operand twice, and gets more than a name for it, is a call of a function that `row_function`
+ * makes. */
 Text op_text(KText *t, Op op, DType type, const Text *in, uint32_t nin);
 
 /** A user's C expression over a, b, c. */

@@ -1,5 +1,5 @@
-/* output.c: files. Each is written under a temporary name, synced and renamed; if a later one fails,
- * the earlier ones of the same call are removed. SPDX-License-Identifier: MIT */
+/* output.c: files. Each is written under a temporary name, synced and renamed; if a later one
+ * fails, the earlier ones of the same call are removed. SPDX-License-Identifier: MIT */
 #include "codegen/output.h"
 #include "codegen/header.h"
 #include "codegen/program.h"
@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- single files -------------------------------------------------------------------------------- */
+/* --- single files --------------------------------------------------------------------------------
+ */
 
 static bool write_all(int fd, const char *data, size_t n)
 {
@@ -65,7 +66,8 @@ static const char *make_dirs(Arena *a, const char *path)
     return NULL;
 }
 
-/* --- several files ------------------------------------------------------------------------------- */
+/* --- several files -------------------------------------------------------------------------------
+ */
 
 typedef struct {
     Arena *a;
@@ -115,7 +117,8 @@ static void write_sources(Writer *w, const Output *o)
     put_file(w, arena_printf(w->a, "%s%s%s.json", dir, slash, name), &json);
 }
 
-/* --- objects ------------------------------------------------------------------------------------- */
+/* --- objects -------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     Arena *a;
@@ -177,9 +180,15 @@ static void object_args(Args *x, const Output *o)
         arg(x, "-c");
         return;
     }
-    static const char *const small[] = {"-r", "-nostdlib", "-Wl,-x", "-fmerge-all-constants",
-                                        "-fno-asynchronous-unwind-tables", "-falign-functions=1",
-                                        "-falign-loops=1", "-falign-jumps=1", "-falign-labels=1",
+    static const char *const small[] = {"-r",
+                                        "-nostdlib",
+                                        "-Wl,-x",
+                                        "-fmerge-all-constants",
+                                        "-fno-asynchronous-unwind-tables",
+                                        "-falign-functions=1",
+                                        "-falign-loops=1",
+                                        "-falign-jumps=1",
+                                        "-falign-labels=1",
                                         "-fno-tree-pre"};
     for (size_t i = 0; i < ARRAY_LEN(small); i++)
         arg(x, small[i]);
@@ -213,9 +222,12 @@ static void compile_object(Writer *w, const Output *o, const char *dir, const ch
         arg(&x, NULL);
         int status = codegen_cc(w->a, x.at.at, &log);
         if (status)
-            fail(w, status, status == 4 ? arena_printf(w->a, "the C compiler refused the generated "
-                                                             "code:\n%s", log)
-                                        : log);
+            fail(w, status,
+                 status == 4 ? arena_printf(w->a,
+                                            "the C compiler refused the generated "
+                                            "code:\n%s",
+                                            log)
+                             : log);
     }
     unlink(source);
     unlink(header);
@@ -241,8 +253,8 @@ static const char *header_path(Arena *a, const Output *o, const char *object)
 static void write_compiled(Writer *w, const Output *o)
 {
     const char *name = model_prefix(w->a, o->cpu);
-    const char *to = o->out ? o->out
-                            : arena_printf(w->a, o->kind == OUTPUT_SHARED ? "lib%s.so" : "%s.o", name);
+    const char *to =
+        o->out ? o->out : arena_printf(w->a, o->kind == OUTPUT_SHARED ? "lib%s.so" : "%s.o", name);
     const char *tmp = getenv("TMPDIR");
     char *dir = arena_printf(w->a, "%s/tenon-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     char *temp = arena_printf(w->a, "%s.tmp%ld", to, (long)getpid());

@@ -5,7 +5,8 @@
 
 #include "ir/host.h"
 
-/* --- texts --------------------------------------------------------------------------------------- */
+/* --- texts ---------------------------------------------------------------------------------------
+ */
 
 /** The whole C file: banner, scalar functions, kernels, tables, entry points. Without `entries` it
  * stands alone: the tables' header is pasted, nothing of the runtime is called. */
@@ -13,7 +14,8 @@ void codegen_c(const HostModel *cpu, bool entries, StrBuf *out);
 /** The whole CUDA file: banner, scalar functions, kernels. */
 void codegen_cuda(const HostModel *cuda, StrBuf *out);
 
-/* --- files --------------------------------------------------------------------------------------- */
+/* --- files ---------------------------------------------------------------------------------------
+ */
 
 typedef enum {
     OUTPUT_SOURCES, /* DIR/NAME.c .h .json, and .cu where there is a CUDA model */
@@ -25,44 +27,45 @@ typedef struct {
     OutputKind kind;
     const HostModel *cpu;  /* always */
     const HostModel *cuda; /* or NULL */
-    const char *out;       /* SOURCES: directory ("" or NULL: the current one), made if missing; else
-                              the file (NULL: by the model's name) */
-    int level;             /* of -O */
-    bool debug;            /* -g */
-    bool native;           /* for this processor only */
+    const char *out; /* SOURCES: directory ("" or NULL: the current one), made if missing; else
+                        the file (NULL: by the model's name) */
+    int level;       /* of -O */
+    bool debug;      /* -g */
+    bool native;     /* for this processor only */
     const char *const *include_dirs; /* further places of tenon.h */
     int ninclude_dirs;
 } Output;
 
-/* Like exit statuses: 0 done, 1 a file cannot be written, 3 the machine lacks something, 4 a compiler
- * refused what was generated. */
+/* Like exit statuses: 0 done, 1 a file cannot be written, 3 the machine lacks something, 4 a
+ * compiler refused what was generated. */
 typedef struct {
     int status;
-    const char *message; /* status != 0 */
+    const char *message;     /* status != 0 */
     VEC(const char *) files; /* written, in order */
 } OutputResult;
 
 OutputResult codegen_write(Arena *a, const Output *o);
 
-/** Runs the C compiler ($CC, else cc) without a shell. `args`: NULL-terminated, without the compiler.
- * On failure *log is what it said. Status as above. */
+/** Runs the C compiler ($CC, else cc) without a shell. `args`: NULL-terminated, without the
+ * compiler. On failure *log is what it said. Status as above. */
 int codegen_cc(Arena *a, const char *const *args, const char **log);
 
 /** Writes a whole file: temporary name, fsync, rename. NULL, or why not. */
 const char *codegen_write_file(Arena *a, const char *path, const void *data, size_t n);
 
-/* --- in memory ----------------------------------------------------------------------------------- */
+/* --- in memory -----------------------------------------------------------------------------------
+ */
 
 typedef struct {
-    int status;          /* as above */
+    int status; /* as above */
     const char *message;
-    const void *desc;    /* const tn_model_desc *, valid while the process runs */
-    bool cached;         /* it was compiled before */
+    const void *desc; /* const tn_model_desc *, valid while the process runs */
+    bool cached;      /* it was compiled before */
 } LoadedModel;
 
 /** Compiles the model for this processor and loads it; the result is kept in $TENON_CACHE, else
- * $XDG_CACHE_HOME/tenon, else ~/.cache/tenon. Safe with several processes at once; a damaged entry is
- * made anew. */
+ * $XDG_CACHE_HOME/tenon, else ~/.cache/tenon. Safe with several processes at once; a damaged entry
+ * is made anew. */
 LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level);
 
 #endif

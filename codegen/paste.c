@@ -1,5 +1,5 @@
-/* paste.c: see paste.h. In the library texts each function begins with a line that names it and what
- * it needs, and ends at the next line that begins with a brace; embed.c finds them.
+/* paste.c: see paste.h. In the library texts each function begins with a line that names it and
+ * what it needs, and ends at the next line that begins with a brace; embed.c finds them.
  * SPDX-License-Identifier: MIT */
 #include "codegen/paste.h"
 #include "codegen/optext.h"
@@ -37,7 +37,8 @@ bool paste_has(const char *name)
     return find_piece(name) != NULL;
 }
 
-/* --- C's types in CUDA --------------------------------------------------------------------------- */
+/* --- C's types in CUDA ---------------------------------------------------------------------------
+ */
 
 static const char *const cuda_words[][2] = {
     {"TN_FN", "static __device__ __forceinline__"},
@@ -86,7 +87,8 @@ static void put_translated(Paste *p, const char *text, size_t n)
     }
 }
 
-/* --- what is needed ------------------------------------------------------------------------------ */
+/* --- what is needed ------------------------------------------------------------------------------
+ */
 
 static void need_all(Paste *p, const char *text, size_t n);
 

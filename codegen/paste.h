@@ -1,4 +1,5 @@
-/* paste.h: the functions of runtime/kernels that a printed file needs. SPDX-License-Identifier: MIT */
+/* paste.h: the functions of runtime/kernels that a printed file needs. SPDX-License-Identifier: MIT
+ */
 #ifndef TENON_PASTE_H
 #define TENON_PASTE_H
 

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --- small texts --------------------------------------------------------------------------------- */
+/* --- small texts ---------------------------------------------------------------------------------
+ */
 
 static const char *base_name(const char *path)
 {
@@ -45,9 +46,11 @@ const char *quoted(Arena *a, const char *s)
     return sb_text(&out);
 }
 
-/* --- kernels ------------------------------------------------------------------------------------- */
+/* --- kernels -------------------------------------------------------------------------------------
+ */
 
-/* log2 of nanoseconds that a cell takes at the usual sizes: 4 operations or 8 bytes a nanosecond. */
+/* log2 of nanoseconds that a cell takes at the usual sizes: 4 operations or 8 bytes a nanosecond.
+ */
 static int cell_cost(const HostModel *m, const Kernel *k)
 {
     DimTable *d = m->p->cx->dims;
@@ -100,7 +103,8 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, StrB
     emit_line(&e, "%s", "");
 }
 
-/* --- state --------------------------------------------------------------------------------------- */
+/* --- state ---------------------------------------------------------------------------------------
+ */
 
 static int64_t fixed(const HostModel *m, Dim d, Sym name)
 {
@@ -113,9 +117,9 @@ static int64_t fixed(const HostModel *m, Dim d, Sym name)
 static void print_slots(const HostModel *m, StrBuf *out)
 {
     static const char *const kinds[] = {
-        [SLOT_PARAM] = "PARAM", [SLOT_GRAD] = "GRAD",       [SLOT_MOMENT] = "MOMENT",
-        [SLOT_BUFFER] = "BUFFER", [SLOT_HYPER] = "HYPER",   [SLOT_COUNTER] = "COUNTER",
-        [SLOT_SEED] = "SEED",   [SLOT_CALLS] = "CALLS"};
+        [SLOT_PARAM] = "PARAM",   [SLOT_GRAD] = "GRAD",   [SLOT_MOMENT] = "MOMENT",
+        [SLOT_BUFFER] = "BUFFER", [SLOT_HYPER] = "HYPER", [SLOT_COUNTER] = "COUNTER",
+        [SLOT_SEED] = "SEED",     [SLOT_CALLS] = "CALLS"};
     Emit e = {out, 0};
     emit_open(&e, "static const tn_slot slots[] = {");
     emit_line(&e, "{0},");
@@ -180,7 +184,8 @@ static void print_trains(const HostModel *m, StrBuf *out)
     emit_close(&e, ";");
 }
 
-/* --- the whole ----------------------------------------------------------------------------------- */
+/* --- the whole -----------------------------------------------------------------------------------
+ */
 
 static const char *table_or_null(bool there, const char *name)
 {
@@ -232,7 +237,8 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
     emit_line(&e, "%s", "");
 }
 
-/* --- entry points -------------------------------------------------------------------------------- */
+/* --- entry points --------------------------------------------------------------------------------
+ */
 
 bool program_is_entry(const HostProgram *h)
 {
@@ -259,8 +265,8 @@ static bool is_updated(const HostProgram *h, uint32_t result)
     return false;
 }
 
-/* The backward call of a method that updates h in place takes d_h, of the new h, and gives d_h_out, of
- * the old one. */
+/* The backward call of a method that updates h in place takes d_h, of the new h, and gives d_h_out,
+ * of the old one. */
 const char *entry_arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i)
 {
     const char *name = clean_name(a, m, h->args.at[i].name);
@@ -303,8 +309,7 @@ static void print_entry(const HostModel *m, uint32_t program, StrBuf *out)
     if (h->args.n)
         emit_line(&e, "const DLTensor *const args[] = {%s};", sb_text(&args));
     emit_line(&e, "return tn__run((tn_model *)m, s, %u, %s, %s, %s);", program,
-              h->args.n ? "args" : "NULL",
-              h->graph->kind == GRAPH_FORWARD_TRAIN ? "tape" : "NULL",
+              h->args.n ? "args" : "NULL", h->graph->kind == GRAPH_FORWARD_TRAIN ? "tape" : "NULL",
               h->graph->kind == GRAPH_BACKWARD ? "tape" : "NULL");
     emit_close(&e, "");
     emit_line(&e, "%s", "");

@@ -1,5 +1,5 @@
-/* program_tables.c: one host program as tables. Sizes are numbered where they are first needed; size 0
- * is the number 0. SPDX-License-Identifier: MIT */
+/* program_tables.c: one host program as tables. Sizes are numbered where they are first needed;
+ * size 0 is the number 0. SPDX-License-Identifier: MIT */
 #include "codegen/program.h"
 #include "ir/base/die.h"
 
@@ -11,10 +11,10 @@ typedef struct {
     const HostModel *m;
     const HostProgram *h;
     Arena *a;
-    const char *name;       /* of the tables */
-    SizeCode *code;         /* of the model */
+    const char *name; /* of the tables */
+    SizeCode *code;   /* of the model */
     VEC(Dim) dims;
-    VEC(uint32_t) starts;   /* where the code of each size begins */
+    VEC(uint32_t) starts; /* where the code of each size begins */
     VEC(Symbol) symbols;
     VEC(int32_t) lists;
     VEC(const char *) guards;
@@ -32,7 +32,8 @@ static const char *text_of(const Tables *t, Sym s)
     return sym_text(t->m->p->cx->names, s);
 }
 
-/* --- sizes --------------------------------------------------------------------------------------- */
+/* --- sizes ---------------------------------------------------------------------------------------
+ */
 
 static uint32_t symbol_number(Tables *t, Symbol s)
 {
@@ -196,14 +197,19 @@ static void print_sizes(Tables *t, Emit *e)
     print_numbers(t, e, "dims", (const int32_t *)t->starts.at, t->starts.n);
 }
 
-/* --- guards -------------------------------------------------------------------------------------- */
+/* --- guards --------------------------------------------------------------------------------------
+ */
 
 static const char *guard_text(Tables *t, const GuardTerm *g)
 {
-    static const char *const kinds[] = {
-        [G_EQ] = "TN_G_EQ",     [G_NE] = "TN_G_NE",   [G_LT] = "TN_G_LT",
-        [G_LE] = "TN_G_LE",     [G_DIVISIBLE] = "TN_G_DIVISIBLE",
-        [G_ARCH] = "TN_G_ARCH", [G_HAS] = "TN_G_HAS", [G_WANT] = "TN_G_WANT"};
+    static const char *const kinds[] = {[G_EQ] = "TN_G_EQ",
+                                        [G_NE] = "TN_G_NE",
+                                        [G_LT] = "TN_G_LT",
+                                        [G_LE] = "TN_G_LE",
+                                        [G_DIVISIBLE] = "TN_G_DIVISIBLE",
+                                        [G_ARCH] = "TN_G_ARCH",
+                                        [G_HAS] = "TN_G_HAS",
+                                        [G_WANT] = "TN_G_WANT"};
     return arena_printf(t->a, "{%s, %d, %d, %" PRId64 "}", kinds[g->kind], number(t, g->a),
                         number(t, g->b), g->k);
 }
@@ -225,13 +231,14 @@ static uint32_t list_guards(Tables *t, Guard g)
     return t->guards.n - g.n;
 }
 
-/* --- buffers ------------------------------------------------------------------------------------- */
+/* --- buffers -------------------------------------------------------------------------------------
+ */
 
 /* Elements of a constant, as words of its size: bits are exact in every type. */
 static void print_data(Tables *t, uint32_t i)
 {
-    static const char *const words_of[] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t",
-                                           [8] = "uint64_t"};
+    static const char *const words_of[] = {
+        [1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
     const Buffer *b = &t->h->buffers.at[i];
     int64_t n = 0;
     int size = dtype_size(b->dtype);
@@ -274,13 +281,13 @@ static void add_buffer(Tables *t, uint32_t i)
     emit_line(&e, "%s},", sb_text(&s));
 }
 
-/* --- steps --------------------------------------------------------------------------------------- */
+/* --- steps ---------------------------------------------------------------------------------------
+ */
 
 static uint32_t add_operand(Tables *t, uint32_t buf, Dim at)
 {
     Emit e = {&t->operands, 1};
-    emit_line(&e, "{%u, %d}, /* %s */", buf, offset(t, at),
-              text_of(t, t->h->buffers.at[buf].name));
+    emit_line(&e, "{%u, %d}, /* %s */", buf, offset(t, at), text_of(t, t->h->buffers.at[buf].name));
     return t->noperands++;
 }
 
@@ -323,8 +330,7 @@ static void put_launch(Tables *t, const Step *s, StrBuf *out)
         add_operand(t, s->operands.at[i].buf, s->operands.at[i].offset);
     sb_printf(out, ", .kernel = %u, .operands = %u, .nops = %u", s->kernel, first, s->operands.n);
     if (s->ints.n)
-        sb_printf(out, ", .ints = %u, .nints = %u", list_dims(t, s->ints.at, s->ints.n),
-                  s->ints.n);
+        sb_printf(out, ", .ints = %u, .nints = %u", list_dims(t, s->ints.at, s->ints.n), s->ints.n);
     sb_printf(out, ", .cells = %d", count(t, s->cells));
 }
 
@@ -337,8 +343,7 @@ static const char *step_comment(Tables *t, const Step *s)
     if (s->kind == STEP_LAUNCH)
         what = text_of(t, t->m->kernels.at[s->kernel]->name);
     if (s->kind == STEP_GEMM)
-        what = arena_printf(t->a, "%s %s %s * %s",
-                            text_of(t, t->h->buffers.at[s->c.buf].name),
+        what = arena_printf(t->a, "%s %s %s * %s", text_of(t, t->h->buffers.at[s->c.buf].name),
                             s->accumulate ? "+=" : "=", text_of(t, t->h->buffers.at[s->a.buf].name),
                             text_of(t, t->h->buffers.at[s->b.buf].name));
     if (s->kind == STEP_COPY)
@@ -368,8 +373,10 @@ static const char *constant_text(Tables *t, double v)
 
 static void add_step(Tables *t, const Step *s)
 {
-    static const char *const kinds[] = {[STEP_LAUNCH] = "LAUNCH", [STEP_GEMM] = "GEMM",
-                                        [STEP_COPY] = "COPY", [STEP_FILL] = "FILL",
+    static const char *const kinds[] = {[STEP_LAUNCH] = "LAUNCH",
+                                        [STEP_GEMM] = "GEMM",
+                                        [STEP_COPY] = "COPY",
+                                        [STEP_FILL] = "FILL",
                                         [STEP_PRINT] = "PRINT"};
     StrBuf text = {.a = t->a};
     sb_printf(&text, "{.kind = TN_STEP_%s", kinds[s->kind]);
@@ -399,7 +406,8 @@ static void add_step(Tables *t, const Step *s)
     emit_line(&e, "%s},", sb_text(&text));
 }
 
-/* --- arguments, checks --------------------------------------------------------------------------- */
+/* --- arguments, checks ---------------------------------------------------------------------------
+ */
 
 static void add_arg(Tables *t, uint32_t i)
 {
@@ -416,7 +424,8 @@ static void add_check(Tables *t, const EntryCheck *c)
               quoted(t->a, where_text(t->m->p, t->a, c->at)));
 }
 
-/* --- the whole ----------------------------------------------------------------------------------- */
+/* --- the whole -----------------------------------------------------------------------------------
+ */
 
 static void print_table(Emit *e, const char *type, const char *name, const char *what,
                         const StrBuf *rows)
@@ -455,18 +464,23 @@ static Tables collect(const HostModel *m, const HostProgram *h, SizeCode *code, 
 static void put_pointer(Tables *t, StrBuf *out, const char *member, bool there)
 {
     if (there)
-        sb_printf(out, ", .%s = %s_%s", member, t->name, !strcmp(member, "dim_code") ? "dims"
-                                                                                     : member);
+        sb_printf(out, ", .%s = %s_%s", member, t->name,
+                  !strcmp(member, "dim_code") ? "dims" : member);
 }
 
 static void put_element(Tables *t, StrBuf *out)
 {
-    static const char *const kinds[] = {
-        [GRAPH_METHOD] = "METHOD",     [GRAPH_TRAINING] = "METHOD",
-        [GRAPH_FORWARD_TRAIN] = "FORWARD_TRAIN",
-        [GRAPH_BACKWARD] = "BACKWARD", [GRAPH_GRAD] = "GRAD", [GRAPH_STEP] = "STEP",
-        [GRAPH_UPDATE] = "UPDATE",     [GRAPH_INIT] = "INIT", [GRAPH_TEST] = "TEST",
-        [GRAPH_BODY] = "METHOD",       [GRAPH_DEF] = "METHOD"};
+    static const char *const kinds[] = {[GRAPH_METHOD] = "METHOD",
+                                        [GRAPH_TRAINING] = "METHOD",
+                                        [GRAPH_FORWARD_TRAIN] = "FORWARD_TRAIN",
+                                        [GRAPH_BACKWARD] = "BACKWARD",
+                                        [GRAPH_GRAD] = "GRAD",
+                                        [GRAPH_STEP] = "STEP",
+                                        [GRAPH_UPDATE] = "UPDATE",
+                                        [GRAPH_INIT] = "INIT",
+                                        [GRAPH_TEST] = "TEST",
+                                        [GRAPH_BODY] = "METHOD",
+                                        [GRAPH_DEF] = "METHOD"};
     const HostProgram *h = t->h;
     StrBuf s = {.a = t->a};
     sb_printf(&s, "{.name = %s, .method = %s, .kind = TN_%s", quoted(t->a, text_of(t, h->name)),

@@ -1,4 +1,5 @@
-/* compile.h: the stages in order, each timed: read, elaborate, passes, lower. SPDX-License-Identifier: MIT */
+/* compile.h: the stages in order, each timed: read, elaborate, passes, lower.
+ * SPDX-License-Identifier: MIT */
 #ifndef TENON_COMPILE_H
 #define TENON_COMPILE_H
 
@@ -20,7 +21,7 @@ typedef struct {
     uint32_t file;
     ElabOptions elab;
     PassOptions pass;
-    LowerOptions lower;   /* `cuda` is set by compile_lower */
+    LowerOptions lower; /* `cuda` is set by compile_lower */
     Elaborated models;
     StageTime times[STAGE_TIMES];
     int ntimes;

@@ -223,16 +223,17 @@ double tensor_get(const DLTensor *t, int64_t i)
         memcpy(&v, at, 2);
         return v;
     }
-    case TN_I8: return *(const int8_t *)at;
-    default: return *(const uint8_t *)at;
+    case TN_I8:
+        return *(const int8_t *)at;
+    default:
+        return *(const uint8_t *)at;
     }
 }
 
 void tensor_set(DLTensor *t, int64_t i, double v)
 {
     const int dtype = data_dtype(t);
-    tn__dtype_store(dtype, v,
-                    (char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype));
+    tn__dtype_store(dtype, v, (char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype));
 }
 
 enum { SHOWN = 8 };

@@ -48,8 +48,8 @@ const char *tensor_text(Arena *a, const DLTensor *t);
 /** An element, by its row-major number, as a double. */
 /** TN_F32 and so on; 0: none of ours. */
 int data_dtype(const DLTensor *t);
-/** Shows a tensor on standard output: name, type, and its elements, the middle of many left out. Fits
- * tn_context_set_print. */
+/** Shows a tensor on standard output: name, type, and its elements, the middle of many left out.
+ * Fits tn_context_set_print. */
 void tensor_show(void *unused, const char *name, const DLTensor *t);
 
 double tensor_get(const DLTensor *t, int64_t i);

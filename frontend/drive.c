@@ -23,8 +23,8 @@ int drive_messages(Drive *d)
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    return a && b && !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) &&
-           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return a && b && !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }
 
 /* What would be written over what is read. */
@@ -68,9 +68,9 @@ static void set_options(Drive *d)
 static int unsupported(const Options *o)
 {
     if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "auto"))
-        return message_error(STATUS_MACHINE,
-                           "-device=%s: this version runs models on the CPU only; -S writes CUDA C",
-                           o->device);
+        return message_error(
+            STATUS_MACHINE,
+            "-device=%s: this version runs models on the CPU only; -S writes CUDA C", o->device);
     if (o->amp != DT_none)
         return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->place_auto)
@@ -117,13 +117,27 @@ int drive(Drive *d)
         return status;
     set_options(d);
     switch (d->o->mode) {
-    case MODE_check: status = check(d); break;
-    case MODE_show: status = drive_show(d); break;
-    case MODE_report: status = drive_report(d); break;
-    case MODE_run: status = drive_run(d); break;
-    case MODE_train: status = drive_train(d); break;
-    case MODE_test: status = drive_test(d); break;
-    default: status = drive_code(d); break;
+    case MODE_check:
+        status = check(d);
+        break;
+    case MODE_show:
+        status = drive_show(d);
+        break;
+    case MODE_report:
+        status = drive_report(d);
+        break;
+    case MODE_run:
+        status = drive_run(d);
+        break;
+    case MODE_train:
+        status = drive_train(d);
+        break;
+    case MODE_test:
+        status = drive_test(d);
+        break;
+    default:
+        status = drive_code(d);
+        break;
     }
     if (d->o->bench && !status) {
         StrBuf out = {.a = d->a};

@@ -1,4 +1,5 @@
-/* drive.h: what each mode of the command does, between options and stages. SPDX-License-Identifier: MIT */
+/* drive.h: what each mode of the command does, between options and stages. SPDX-License-Identifier:
+ * MIT */
 #ifndef TENON_DRIVE_H
 #define TENON_DRIVE_H
 
@@ -21,7 +22,7 @@ int drive(Drive *d);
 int drive_show(Drive *d);   /* -E */
 int drive_report(Drive *d); /* -report */
 /* drive_code.c */
-int drive_code(Drive *d);   /* -c, -S, -shared, executable */
+int drive_code(Drive *d); /* -c, -S, -shared, executable */
 int drive_run(Drive *d);
 int drive_train(Drive *d);
 /* drive_test.c */
@@ -31,7 +32,8 @@ int drive_test(Drive *d);
 int drive_messages(Drive *d);
 /** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
 int drive_front(Drive *d);
-/** The program of the model that -run and -train take: the first of the file. NULL after a message. */
+/** The program of the model that -run and -train take: the first of the file. NULL after a message.
+ */
 Program *drive_model(Drive *d);
 
 #endif

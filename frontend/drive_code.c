@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- dependencies for make ------------------------------------------------------------------------ */
+/* --- dependencies for make
+ * ------------------------------------------------------------------------ */
 
 static void escaped(StrBuf *out, const char *path)
 {
@@ -57,7 +58,8 @@ static int write_depend(Drive *d, const OutputResult *r)
     return bad ? message_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
 }
 
-/* --- files ------------------------------------------------------------------------------------------ */
+/* --- files
+ * ------------------------------------------------------------------------------------------ */
 
 /* Where a file goes: -o, or the model's name in the folder that -o names with a '/' at its end.
  * NULL: as codegen names it. The folder must be there and writable, which is better said before
@@ -71,11 +73,11 @@ static int output_path(Drive *d, const Program *p, const char *before, const cha
     if (n && out[n - 1] == '/') {
         if (mkdir(out, 0777) && errno != EEXIST)
             return message_error(STATUS_INPUT, "cannot make %s: %s", out, strerror(errno));
-        *path = arena_printf(d->a, "%s%s%s%s", out, before,
-                             sym_text(d->c->cx->names, p->name), after);
+        *path =
+            arena_printf(d->a, "%s%s%s%s", out, before, sym_text(d->c->cx->names, p->name), after);
     }
     const char *slash = *path ? strrchr(*path, '/') : NULL;
-    const char *folder = !slash          ? "."
+    const char *folder = !slash           ? "."
                          : slash == *path ? "/"
                                           : arena_strndup(d->a, *path, (size_t)(slash - *path));
     if (access(folder, W_OK))
@@ -138,18 +140,32 @@ static int link_executable(Drive *d, Program *p)
         return message_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
     StrBuf text = {.a = d->a};
     codegen_c(cpu, false, &text);
-    sb_printf(&text,
-              "\nint tn_run_main(const tn_model_desc *desc, int argc, char **argv);\n"
-              "int main(int argc, char **argv)\n{\n    return tn_run_main(&%s_desc, argc, argv);\n}\n",
-              name);
+    sb_printf(
+        &text,
+        "\nint tn_run_main(const tn_model_desc *desc, int argc, char **argv);\n"
+        "int main(int argc, char **argv)\n{\n    return tn_run_main(&%s_desc, argc, argv);\n}\n",
+        name);
     const char *source = arena_printf(d->a, "%s.%ld.c", exe, (long)getpid());
     const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
     const char *bad = codegen_write_file(d->a, source, sb_text(&text), text.n);
     if (bad)
         return message_error(STATUS_INPUT, "%s", bad);
-    const char *args[] = {"-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno",
-                          "-fno-trapping-math", "-march=native", "-o", made, source, lib, "-lzip",
-                          "-lcjson", "-lm", "-lpthread", "-ldl", NULL};
+    const char *args[] = {"-std=c11",
+                          "-O3",
+                          "-ffp-contract=off",
+                          "-fno-math-errno",
+                          "-fno-trapping-math",
+                          "-march=native",
+                          "-o",
+                          made,
+                          source,
+                          lib,
+                          "-lzip",
+                          "-lcjson",
+                          "-lm",
+                          "-lpthread",
+                          "-ldl",
+                          NULL};
     const char *log = "";
     int status = codegen_cc(d->a, args, &log);
     unlink(source);
@@ -177,7 +193,7 @@ int drive_code(Drive *d)
     const char *out = d->o->output;
     if (n > 1 && out && *out && out[strlen(out) - 1] != '/' && d->o->mode != MODE_source)
         return message_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
-                           d->o->file, n);
+                             d->o->file, n);
     OutputResult all = {0};
     for (uint32_t i = 0; i < n && !status; i++)
         status = write_model(d, d->c->models.models.at[i], &all);
@@ -187,7 +203,8 @@ int drive_code(Drive *d)
     return status;
 }
 
-/* --- in memory -------------------------------------------------------------------------------------- */
+/* --- in memory
+ * -------------------------------------------------------------------------------------- */
 
 static int load(Drive *d, const tn_model_desc **desc)
 {

@@ -48,7 +48,9 @@ static void show_model(Drive *d, const Program *p, StrBuf *out)
         int64_t n = 1;
         dim_is_const(d->c->cx->dims, type_numel((Program *)(uintptr_t)p, v->type), &n);
         sb_printf(out, "  %-10s %-40s %-24s auto ",
-                  !v->is_param ? "buffer" : v->trainable ? "param" : "frozen",
+                  !v->is_param   ? "buffer"
+                  : v->trainable ? "param"
+                                 : "frozen",
                   sym_text(names, v->name), type_text(p, d->a, v->type));
         commas(out, n);
         for (uint32_t k = 0; k < v->aliases.n; k++)
@@ -90,7 +92,8 @@ static void show_dot(Drive *d, const Program *p, StrBuf *out)
         for (uint32_t n = 1; n < g->nodes.n; n++) {
             const Node *node = &g->nodes.at[n];
             sb_printf(out, "  n%u [label=\"%s %s\\n%s\"];\n", n, op_name(node->op),
-                      sym_text(names, node->hint), node->nout ? type_text(p, d->a, node->types[0]) : "");
+                      sym_text(names, node->hint),
+                      node->nout ? type_text(p, d->a, node->types[0]) : "");
             for (uint32_t k = 0; k < node->nin; k++)
                 sb_printf(out, "  n%u -> n%u;\n", node->in[k].node, n);
         }
@@ -155,11 +158,15 @@ static int show_lowered(Drive *d)
 int drive_show(Drive *d)
 {
     switch (d->o->show) {
-    case SHOW_ast: return show_ast(d);
-    case SHOW_ir: return show_ir(d);
+    case SHOW_ast:
+        return show_ast(d);
+    case SHOW_ir:
+        return show_ir(d);
     case SHOW_kernels:
-    case SHOW_host: return show_lowered(d);
-    default: break;
+    case SHOW_host:
+        return show_lowered(d);
+    default:
+        break;
     }
     if (!compile_read(d->c) || !compile_elaborate(d->c)) {
         const int status = drive_messages(d);

@@ -160,8 +160,8 @@ static const char *check_input(const Check *k, uint32_t n, const EvalTensor *d, 
     double sum = 0, slope = (double)NAN;
     if (stride > 1 && !agrees_along(k, n, d, &sum, &slope))
         return arena_printf(k->p->cx->perm,
-                            "along a direction the gradient of %s gives %.9g, differences %.9g", name,
-                            sum, slope);
+                            "along a direction the gradient of %s gives %.9g, differences %.9g",
+                            name, sum, slope);
     return NULL;
 }
 

@@ -42,6 +42,7 @@ int place_include_dirs(Arena *a, const char **out, int max)
 
 const char *place_library(Arena *a, const char *name)
 {
-    static const char *const places[] = {"/", "/../lib/", "/../lib64/", "/../lib/x86_64-linux-gnu/"};
+    static const char *const places[] = {"/", "/../lib/", "/../lib64/",
+                                         "/../lib/x86_64-linux-gnu/"};
     return find(a, places, 4, name);
 }

@@ -25,7 +25,8 @@ typedef struct {
 
 #define fail(...) message_error(1, __VA_ARGS__)
 
-/* --- choosing a program -------------------------------------------------------------------------- */
+/* --- choosing a program --------------------------------------------------------------------------
+ */
 
 static const char *methods(const Run *r)
 {
@@ -62,7 +63,8 @@ static int find_program(const Run *r, const char *method, int kind)
     return -1;
 }
 
-/* --- arguments ------------------------------------------------------------------------------------- */
+/* --- arguments
+ * ------------------------------------------------------------------------------------- */
 
 static int check_operands(Run *r, const tn_program *p)
 {
@@ -104,7 +106,8 @@ static int make_arguments(Run *r, const tn_program *p, const char *const *given,
     return bad ? fail("%s", bad) : 0;
 }
 
-/* --- results --------------------------------------------------------------------------------------- */
+/* --- results
+ * --------------------------------------------------------------------------------------- */
 
 static int show(Run *r)
 {
@@ -180,7 +183,8 @@ static int repeat(Run *r, int program, const DLTensor **args)
     return 0;
 }
 
-/* --- gradients ------------------------------------------------------------------------------------- */
+/* --- gradients
+ * ------------------------------------------------------------------------------------- */
 
 /* The cotangent of a result: given, or ones for a scalar first result, or zeros. */
 static int make_cotangents(Run *r, int forward, int backward, const DLTensor *results,
@@ -237,9 +241,9 @@ static int check_cotangents(const Run *r, const tn_program *b)
             return fail("'%s': expected d_NAME=VALUE", text);
         bool known = false;
         for (int i = 0; i < b->nargs; i++)
-            known = known || (!b->args[i].is_result &&
-                              strlen(b->args[i].name) == (size_t)(eq - text) &&
-                              !strncmp(b->args[i].name, text, (size_t)(eq - text)));
+            known =
+                known || (!b->args[i].is_result && strlen(b->args[i].name) == (size_t)(eq - text) &&
+                          !strncmp(b->args[i].name, text, (size_t)(eq - text)));
         if (!known)
             return fail("'%.*s': %s has no differentiable result of this name", (int)(eq - text),
                         text, b->method);

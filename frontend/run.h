@@ -7,17 +7,17 @@
 #include "runtime/include/tenon_program.h"
 
 typedef struct {
-    const char *method;         /* NULL: the model's only or first method */
+    const char *method;          /* NULL: the model's only or first method */
     const char *const *operands; /* NAME=VALUE: @file, number, zeros ones arange randn, or a size */
     int noperands;
-    bool grad;                  /* also gradients */
-    bool training;              /* the training form of the method */
+    bool grad;                     /* also gradients */
+    bool training;                 /* the training form of the method */
     const char *const *cotangents; /* d_NAME=VALUE */
     int ncotangents;
-    const char *load, *out;     /* state file; result file; or NULL */
+    const char *load, *out; /* state file; result file; or NULL */
     uint64_t seed;
     int threads;
-    int repeat;                 /* > 0: also time so many calls and print the median (-bench) */
+    int repeat; /* > 0: also time so many calls and print the median (-bench) */
 } RunOptions;
 
 /** Runs and prints or saves the results. The exit status. */

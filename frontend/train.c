@@ -42,7 +42,8 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* --- order of the examples ------------------------------------------------------------------------- */
+/* --- order of the examples
+ * ------------------------------------------------------------------------- */
 
 static uint64_t below(uint64_t *s, uint64_t n) /* uniform, by rejection */
 {
@@ -65,7 +66,8 @@ static void shuffle(int64_t *rows, int64_t n, uint64_t seed, uint64_t epoch)
     }
 }
 
-/* --- batches --------------------------------------------------------------------------------------- */
+/* --- batches
+ * --------------------------------------------------------------------------------------- */
 
 /* Fills the batched arguments of a program with the given rows, and points the others. */
 static void fill_batch(Trainer *t, Task *k, Arrays *data, const int64_t *rows, int64_t n)
@@ -124,7 +126,8 @@ static void reset_carried(Task *k)
         k->in[i].carry_rows = -1;
 }
 
-/* --- reports --------------------------------------------------------------------------------------- */
+/* --- reports
+ * --------------------------------------------------------------------------------------- */
 
 static void show_bar(Trainer *t, int epoch, int64_t done, int64_t all, double loss)
 {
@@ -147,7 +150,8 @@ static void show_results(const Task *k, const char *prefix, const double *sums, 
             printf("  %s%s %.4f", prefix, k->names[k->nargs + i], sums[i] / n);
 }
 
-/* --- passes over the data ---------------------------------------------------------------------------- */
+/* --- passes over the data
+ * ---------------------------------------------------------------------------- */
 
 static int evaluate(Trainer *t, Task *k, Arrays *data, const int64_t *rows, int64_t n, double *sums)
 {

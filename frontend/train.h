@@ -6,15 +6,15 @@
 #include "runtime/include/tenon_program.h"
 
 typedef struct {
-    int epochs;       /* 0: 10 */
-    int batch;        /* 0: 32 */
-    double lr;        /* <= 0: as the file says */
-    double val;       /* share of the examples held out, 0..1 */
+    int epochs; /* 0: 10 */
+    int batch;  /* 0: 32 */
+    double lr;  /* <= 0: as the file says */
+    double val; /* share of the examples held out, 0..1 */
     uint64_t seed;
     const char *load;          /* weights to begin with, or NULL */
     const char *save, *resume; /* or NULL */
     const char *data;
-    bool quiet;       /* no progress bar even on a terminal */
+    bool quiet; /* no progress bar even on a terminal */
     int threads;
 } TrainOptions;
 

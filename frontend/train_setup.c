@@ -63,7 +63,6 @@ static bool fits(const tn_program *p, int arg, const DLTensor *x, int dtype)
     return true;
 }
 
-
 static int check_array(Trainer *t, const Task *k, const Array *x, int arg, const char *name)
 {
     const tn_program *p = program_of(t, k->step);
@@ -144,7 +143,8 @@ static int make_batches(Trainer *t, Task *k)
                 } else if (c[0] == TN_D_CONST && c[2] == TN_D_END) {
                     shape[d] = c[1];
                 } else {
-                    return train_error(t, "the size of axis %d of '%s' is not known: fix it with -D",
+                    return train_error(t,
+                                       "the size of axis %d of '%s' is not known: fix it with -D",
                                        d, k->names[i]);
                 }
             }
@@ -245,8 +245,11 @@ static int split(Trainer *t, int64_t rows)
 
 static int resume(Trainer *t)
 {
-    tn__extra at[] = {{.name = "epoch"}, {.name = "batch"}, {.name = "batch_size"},
-                      {.name = "examples"}, {.name = "order_seed"}};
+    tn__extra at[] = {{.name = "epoch"},
+                      {.name = "batch"},
+                      {.name = "batch_size"},
+                      {.name = "examples"},
+                      {.name = "order_seed"}};
     if (tn__model_load(t->m, t->o->resume, true, at, 5))
         return train_error(t, "%s", tn_last_error());
     for (int i = 0; i < 5; i++)
@@ -307,7 +310,9 @@ static int check_save(Trainer *t)
         !(n > 4 && !strcmp(path + n - 4, ".npz")))
         return train_error(t, "-save %s: expected a name that ends in .safetensors or .npz", path);
     const char *slash = strrchr(path, '/');
-    const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(t->a, path, (size_t)(slash - path));
+    const char *folder = !slash          ? "."
+                         : slash == path ? "/"
+                                         : arena_strndup(t->a, path, (size_t)(slash - path));
     if (access(folder, W_OK))
         return train_error(t, "-save %s: cannot write into %s: %s", path, folder, strerror(errno));
     return 0;

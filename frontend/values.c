@@ -34,8 +34,7 @@ static const char *bind(Sizes *s, int symbol, int64_t v, const char *whence)
 {
     if (s->known[symbol] && s->value[symbol] != v)
         return arena_printf(s->a, "%s says %s = %lld, but it is %lld", whence,
-                            s->p->symbols[symbol].name, (long long)v,
-                            (long long)s->value[symbol]);
+                            s->p->symbols[symbol].name, (long long)v, (long long)s->value[symbol]);
     s->value[symbol] = v;
     s->known[symbol] = 1;
     return NULL;
@@ -118,7 +117,8 @@ const char *sizes_operand(Sizes *s, Arrays *in, const char *text)
 
 static double normal(uint64_t *s)
 {
-    const double u = ((double)(random_next(s) >> 11) + 1) * 0x1p-53, v = (double)(random_next(s) >> 11) * 0x1p-53;
+    const double u = ((double)(random_next(s) >> 11) + 1) * 0x1p-53,
+                 v = (double)(random_next(s) >> 11) * 0x1p-53;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 

@@ -1,4 +1,5 @@
-/* context.c: contexts, streams, events and counted memory of the CPU. SPDX-License-Identifier: MIT */
+/* context.c: contexts, streams, events and counted memory of the CPU. SPDX-License-Identifier: MIT
+ */
 #include "runtime/rt.h"
 
 #include <errno.h>

@@ -34,8 +34,8 @@ tn_status tn__error_word(Call *c, const tn_step *s);
 /* tape.c */
 tn_status tn__tape_create(Call *c, int program);
 void tn__tape_keep(Call *c); /* after the steps: where each entry lies; takes over staged copies */
-/** The program to run where optional arguments are NULL (variant.c): `program` itself if none is, -1
- * if there is none; and the arguments that it takes, in its order. */
+/** The program to run where optional arguments are NULL (variant.c): `program` itself if none is,
+ * -1 if there is none; and the arguments that it takes, in its order. */
 int tn__variant(const tn_model *m, int program, const DLTensor *const *args, const tn_tape *tape);
 void tn__variant_args(const tn_program *from, const DLTensor *const *args, const tn_program *to,
                       const DLTensor **out);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- checking arguments -------------------------------------------------------------------------- */
+/* --- checking arguments --------------------------------------------------------------------------
+ */
 
 int tn__dtype_of(DLDataType t)
 {
@@ -34,10 +35,12 @@ int tn__dtype_of(DLDataType t)
 void tn__dl_type(int dtype, DLDataType *out)
 {
     static const DLDataType types[] = {
-        [TN_F64] = {kDLFloat, 64, 1}, [TN_F32] = {kDLFloat, 32, 1},  [TN_BF16] = {kDLBfloat, 16, 1},
-        [TN_F16] = {kDLFloat, 16, 1}, [TN_I64] = {kDLInt, 64, 1},    [TN_I32] = {kDLInt, 32, 1},
-        [TN_I16] = {kDLInt, 16, 1},   [TN_I8] = {kDLInt, 8, 1},      [TN_U8] = {kDLUInt, 8, 1},
-        [TN_BOOL] = {TN_DL_BOOL, 8, 1},  [TN_U64] = {kDLUInt, 64, 1},
+        [TN_F64] = {kDLFloat, 64, 1},   [TN_F32] = {kDLFloat, 32, 1},
+        [TN_BF16] = {kDLBfloat, 16, 1}, [TN_F16] = {kDLFloat, 16, 1},
+        [TN_I64] = {kDLInt, 64, 1},     [TN_I32] = {kDLInt, 32, 1},
+        [TN_I16] = {kDLInt, 16, 1},     [TN_I8] = {kDLInt, 8, 1},
+        [TN_U8] = {kDLUInt, 8, 1},      [TN_BOOL] = {TN_DL_BOOL, 8, 1},
+        [TN_U64] = {kDLUInt, 64, 1},
     };
     *out = types[dtype];
 }
@@ -208,11 +211,13 @@ tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args
         s = bind_linear(p, args, symbols, bound);
     for (int i = 0; i < p->nsymbols && !s; i++)
         if (!bound[i])
-            s = tn__fail(TN_SHAPE, "%s: no argument gives the size %s", p->name, p->symbols[i].name);
+            s = tn__fail(TN_SHAPE, "%s: no argument gives the size %s", p->name,
+                         p->symbols[i].name);
     return s ? s : check_shapes(p, args, symbols);
 }
 
-/* --- pointers ------------------------------------------------------------------------------------ */
+/* --- pointers ------------------------------------------------------------------------------------
+ */
 
 static bool is_contiguous(const DLTensor *t)
 {
@@ -397,7 +402,8 @@ static void point_pieces(Call *c)
     }
 }
 
-/* --- steps --------------------------------------------------------------------------------------- */
+/* --- steps ---------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     tn_cpu_kernel *fn;
@@ -541,7 +547,8 @@ tn_status tn__error_word(Call *c, const tn_step *s)
                     where ? where : "", where ? ": " : "", c->p->name, (int)index, (int)size);
 }
 
-/* --- a call -------------------------------------------------------------------------------------- */
+/* --- a call --------------------------------------------------------------------------------------
+ */
 
 static void write_back(Call *c)
 {

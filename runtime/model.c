@@ -149,8 +149,7 @@ static DLTensor view_of(const tn_model *m, const tn_state_view *v, int slot)
     DLTensor t = {.ndim = v->rank, .device = {kDLCPU, 0}};
     tn__dl_type(m->d->slots[slot].dtype, &t.dtype);
     t.shape = (int64_t *)(uintptr_t)v->shape; /* DLPack has no const */
-    t.data = (char *)m->slots[slot] +
-             v->offset * (int64_t)tn__dtype_size(m->d->slots[slot].dtype);
+    t.data = (char *)m->slots[slot] + v->offset * (int64_t)tn__dtype_size(m->d->slots[slot].dtype);
     return t;
 }
 
@@ -160,7 +159,7 @@ tn_status tn_model_state(tn_model *m, int i, tn_state_entry *out)
         return tn__fail(TN_INVALID, "there is no state number %d", i);
     const tn_state_view *v = &m->d->views[i];
     *out = (tn_state_entry){.name = v->name, .saved = v->saved};
-    out->kind = v->is_param                                       ? TN_STATE_PARAM
+    out->kind = v->is_param                                   ? TN_STATE_PARAM
                 : m->d->slots[v->slot].kind == TN_SLOT_BUFFER ? TN_STATE_BUFFER
                                                               : TN_STATE_OPTIMIZER;
     out->tensor = view_of(m, v, v->slot);
@@ -278,7 +277,7 @@ int tn_program_args(const tn_model *m, int program, tn_argument *out, int max)
     const tn_program *p = &m->d->programs[program];
     for (int i = 0; i < p->nargs && i < max; i++) {
         const tn_buffer *b = &p->buffers[p->args[i].buffer];
-        out[i] = (tn_argument){p->args[i].name,     b->dtype,          b->rank,
+        out[i] = (tn_argument){p->args[i].name,     b->dtype,         b->rank,
                                p->args[i].optional, p->args[i].inout, p->args[i].is_result};
     }
     return p->nargs;

@@ -1,5 +1,6 @@
 /* plan.c: what is known about a program once its sizes are: values of all sizes, which steps run,
- * where each temporary lies. Made once per sizes, kept in a small cache. SPDX-License-Identifier: MIT */
+ * where each temporary lies. Made once per sizes, kept in a small cache. SPDX-License-Identifier:
+ * MIT */
 #include "runtime/rt.h"
 
 #include <stdlib.h>

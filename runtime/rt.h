@@ -37,26 +37,26 @@ void tn__free(tn_context *ctx, void *p);
 typedef struct tn__plan {
     int program;
     uint64_t hash;
-    int64_t *symbols;     /* values */
-    uint8_t *given;       /* per argument and result: not NULL */
-    int64_t *dims;        /* values of all sizes */
-    size_t *bytes;        /* per buffer */
-    size_t *place;        /* TEMP: offset in the arena; TAPE: offset on the tape */
-    uint8_t *active;      /* per step: its guard holds and it has work */
-    size_t arena, tape;   /* bytes needed */
-    uint64_t used;        /* clock of the last use, for eviction */
+    int64_t *symbols;   /* values */
+    uint8_t *given;     /* per argument and result: not NULL */
+    int64_t *dims;      /* values of all sizes */
+    size_t *bytes;      /* per buffer */
+    size_t *place;      /* TEMP: offset in the arena; TAPE: offset on the tape */
+    uint8_t *active;    /* per step: its guard holds and it has work */
+    size_t arena, tape; /* bytes needed */
+    uint64_t used;      /* clock of the last use, for eviction */
 } tn__plan;
 
 struct tn_tape {
     tn_model *model;
-    tn__plan *plan;      /* sizes of the forward; copied symbols below */
-    int program;         /* forward_train */
-    uint64_t version;    /* of the state at forward */
-    uint64_t calls;      /* random counter at forward */
+    tn__plan *plan;   /* sizes of the forward; copied symbols below */
+    int program;      /* forward_train */
+    uint64_t version; /* of the state at forward */
+    uint64_t calls;   /* random counter at forward */
     void *memory;
-    void **staged;       /* copies of strided arguments that the tape keeps */
+    void **staged; /* copies of strided arguments that the tape keeps */
     int nstaged;
-    void **at;           /* per tape entry */
+    void **at; /* per tape entry */
     int64_t *symbols;
     int nsymbols;
     size_t bytes;
@@ -65,15 +65,15 @@ struct tn_tape {
 struct tn_model {
     tn_context *ctx;
     const tn_model_desc *d;
-    void **slots;        /* memory per slot */
-    uint64_t version;    /* counts changes of the state */
+    void **slots;     /* memory per slot */
+    uint64_t version; /* counts changes of the state */
     tn__plan **plans;
     int nplans;
     uint64_t clock;
     void *arena;
     size_t arena_bytes;
     size_t last_temps, last_tape;
-    int32_t error[4];    /* device error word: site, value, .. */
+    int32_t error[4]; /* device error word: site, value, .. */
 };
 
 /* plan.c */

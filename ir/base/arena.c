@@ -72,7 +72,8 @@ void *arena_alloc(Arena *a, size_t size)
     return memset(p, 0, size);
 }
 
-/* A size that was rounded up may be the first part of a larger block that somebody else still fills. */
+/* A size that was rounded up may be the first part of a larger block that somebody else still
+ * fills. */
 void *arena_grow(Arena *a, void *p, size_t old, size_t size)
 {
     Chunk *c = a->top;

@@ -40,7 +40,7 @@ void arena_reset(Arena *a, ArenaMark mark);
 /** Bytes handed out so far, for -bench. */
 size_t arena_bytes(const Arena *a);
 
-#define arena_new(a, T) ((T *)arena_alloc((a), sizeof(T)))
+#define arena_new(a, T)      ((T *)arena_alloc((a), sizeof(T)))
 #define arena_array(a, T, n) ((T *)arena_alloc((a), sizeof(T) * (size_t)(n)))
 
 #endif

@@ -29,8 +29,8 @@ typedef struct {
 typedef struct {
     DiagKind kind;
     Severity severity;
-    Span at;                   /* primary: the caret */
-    Span ranges[DIAG_RANGES];  /* underlined with ~ */
+    Span at;                  /* primary: the caret */
+    Span ranges[DIAG_RANGES]; /* underlined with ~ */
     int nranges;
     const char *text;
     DiagNote notes[DIAG_NOTES];

@@ -11,7 +11,8 @@ void die_context(const char *stage, const char *subject);
 
 #define ARRAY_LEN(x) (sizeof(x) / sizeof *(x))
 
-/* An invariant of the compiler that stays on in release builds: a wrong program is worse than none. */
+/* An invariant of the compiler that stays on in release builds: a wrong program is worse than none.
+ */
 #define CHECK(cond)                                                                                \
     do {                                                                                           \
         if (!(cond))                                                                               \

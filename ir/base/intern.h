@@ -29,11 +29,13 @@ static inline bool sym_eq(Sym a, Sym b)
     return a.id == b.id;
 }
 
-/** FNV-1a over bytes, chained through `h` (start with HASH_START); also the hash of hash-consing. */
+/** FNV-1a over bytes, chained through `h` (start with HASH_START); also the hash of hash-consing.
+ */
 #define HASH_START 14695981039346656037ull
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n);
 
-/** The same idea a word at a time, for tables in memory only: the values are no part of any file. */
+/** The same idea a word at a time, for tables in memory only: the values are no part of any file.
+ */
 static inline uint64_t hash_word(uint64_t h, uint64_t w)
 {
     h = (h ^ w) * 0x9e3779b97f4a7c15ull;

@@ -1,6 +1,6 @@
-/* main.c: trains the cell of ../lltm.tn to repeat what it heard two steps before, through the header
- * that tenon wrote. The cell is run for STEPS steps, back-propagated through all of them, and moved
- * by Adam, which is written here: the file has no `train` of its own.
+/* main.c: trains the cell of ../lltm.tn to repeat what it heard two steps before, through the
+ * header that tenon wrote. The cell is run for STEPS steps, back-propagated through all of them,
+ * and moved by Adam, which is written here: the file has no `train` of its own.
  * SPDX-License-Identifier: MIT */
 #include "lltm.h"
 
@@ -37,8 +37,11 @@ static Matrix *matrix(int columns)
     }
     m->shape[0] = BATCH;
     m->shape[1] = columns;
-    m->t = (DLTensor){.data = m->at, .device = {kDLCPU, 0}, .ndim = 2,
-                      .dtype = {kDLFloat, 32, 1}, .shape = m->shape};
+    m->t = (DLTensor){.data = m->at,
+                      .device = {kDLCPU, 0},
+                      .ndim = 2,
+                      .dtype = {kDLFloat, 32, 1},
+                      .shape = m->shape};
     return m;
 }
 
@@ -97,8 +100,8 @@ static double judge(const Task *task, int t, Matrix *dh)
     return sum;
 }
 
-/* Runs all steps, keeps their tapes, and goes back through them. The gradients of the parameters add
- * up in the model. */
+/* Runs all steps, keeps their tapes, and goes back through them. The gradients of the parameters
+ * add up in the model. */
 static double forward_and_back(Task *task)
 {
     tn_tape *tape[STEPS];

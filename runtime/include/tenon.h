@@ -48,20 +48,21 @@ typedef struct tn_model_desc tn_model_desc_opaque;
 /* --- contexts -------------------------------------------------------------------------------- */
 
 typedef struct tn_context_options {
-    size_t size;  /* sizeof(tn_context_options), or 0 for all defaults */
-    int threads;  /* CPU threads; 0: TENON_THREADS, else the cores this process may use */
+    size_t size; /* sizeof(tn_context_options), or 0 for all defaults */
+    int threads; /* CPU threads; 0: TENON_THREADS, else the cores this process may use */
 } tn_context_options;
 
 /** A context holds the thread pool. `opt` may be NULL. *out must be destroyed after all models. */
 TN_API tn_status tn_context_create(const tn_context_options *opt, tn_context **out);
 TN_API void tn_context_destroy(tn_context *ctx); /* NULL is allowed */
-/** Where `print` of a model goes: called in program order with the text and the value, which is valid
- * during the call only. NULL (the default): nowhere, a library does not print. */
+/** Where `print` of a model goes: called in program order with the text and the value, which is
+ * valid during the call only. NULL (the default): nowhere, a library does not print. */
 typedef void tn_print(void *user, const char *text, const DLTensor *value);
 TN_API void tn_context_set_print(tn_context *ctx, tn_print *print, void *user);
 TN_API int tn_context_threads(const tn_context *ctx);
 
-/* --- streams and events ------------------------------------------------------------------------ */
+/* --- streams and events ------------------------------------------------------------------------
+ */
 
 /** Work on one stream runs in order. On the CPU a call returns when its work is done. NULL stands
  * for the default stream wherever a stream is asked for. */
@@ -75,7 +76,8 @@ TN_API tn_status tn_event_record(tn_event *e, tn_stream *s);
 TN_API tn_status tn_event_elapsed_ms(const tn_event *from, const tn_event *to, double *ms);
 TN_API tn_status tn_stream_wait_event(tn_stream *s, const tn_event *e);
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 /** Bytes held by models, tapes and results of this process now, and at most so far. */
 TN_API size_t tn_memory_allocated(const tn_context *ctx);
@@ -86,7 +88,8 @@ TN_API void tn_memory_reset_peak(tn_context *ctx);
  * ndim are cleared. Other tensors are left alone. */
 TN_API void tn_tensor_release(DLTensor *t);
 
-/* --- models ------------------------------------------------------------------------------------ */
+/* --- models ------------------------------------------------------------------------------------
+ */
 
 typedef struct tn_model_options {
     size_t size;   /* sizeof(tn_model_options), or 0 for all defaults */
@@ -113,11 +116,11 @@ TN_API tn_status tn_model_zero_grad(tn_model *m);
 enum { TN_STATE_PARAM, TN_STATE_BUFFER, TN_STATE_OPTIMIZER };
 
 typedef struct tn_state_entry {
-    const char *name;  /* PyTorch's: "layers.0.weight" */
-    int kind;          /* TN_STATE_... */
-    int saved;         /* belongs into a state file */
-    DLTensor tensor;   /* borrows the instance's memory: valid until it is destroyed */
-    DLTensor grad;     /* parameters: the gradient; data NULL where there is none */
+    const char *name; /* PyTorch's: "layers.0.weight" */
+    int kind;         /* TN_STATE_... */
+    int saved;        /* belongs into a state file */
+    DLTensor tensor;  /* borrows the instance's memory: valid until it is destroyed */
+    DLTensor grad;    /* parameters: the gradient; data NULL where there is none */
 } tn_state_entry;
 
 /** State by number (0 .. count-1, in state order) or by name (also aliases of shared parameters).
@@ -133,11 +136,12 @@ TN_API tn_status tn_model_get_number(const tn_model *m, const char *name, double
 TN_API int tn_model_number_count(const tn_model *m);
 TN_API const char *tn_model_number_name(const tn_model *m, int i);
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls -------------------------------------------------------------------------------------
+ */
 
 typedef struct tn_argument {
     const char *name;
-    int dtype;           /* TN_F32.. of runtime/dtype.h; */
+    int dtype; /* TN_F32.. of runtime/dtype.h; */
     int rank;
     int optional, inout; /* may be NULL; updated in place */
     int is_result;
@@ -164,12 +168,13 @@ TN_API void tn_tape_release(tn_tape *tape);
 /** Bytes of temporary memory that the last call used, and bytes its tape holds. */
 TN_API void tn_model_last_memory(const tn_model *m, size_t *temps, size_t *tape);
 
-/* --- files (libtenon_files) ---------------------------------------------------------------------- */
+/* --- files (libtenon_files) ----------------------------------------------------------------------
+ */
 
 /** Writes the saved state: .safetensors or .npz by the name's end; whole or not at all. */
 TN_API tn_status tn_model_save(tn_model *m, const char *path);
-/** Reads state by name. All missing, unknown and misshapen names are listed in one message, and then
- * nothing was changed. */
+/** Reads state by name. All missing, unknown and misshapen names are listed in one message, and
+ * then nothing was changed. */
 TN_API tn_status tn_model_load(tn_model *m, const char *path);
 
 #ifdef __cplusplus

@@ -41,16 +41,17 @@ static void broken(void *const *p, const int64_t *n, int64_t lo, int64_t hi)
 enum { D_B, D_3, D_0, D_3B, D_1, D_2, D_2B, NDIMS };
 static const tn_symbol symbols[] = {{"B", 0, 100, 1, 0, 0}};
 static const int64_t code[] = {
-    TN_D_SYM, 0, TN_D_END,                            /* 0: B */
-    TN_D_CONST, 3, TN_D_END,                          /* 3 */
-    TN_D_CONST, 0, TN_D_END,                          /* 6 */
-    TN_D_CONST, 3, TN_D_SYM, 0, TN_D_MUL, TN_D_END,   /* 9 */
-    TN_D_CONST, 1, TN_D_END,                          /* 15 */
-    TN_D_CONST, 2, TN_D_END,                          /* 18 */
-    TN_D_CONST, 2, TN_D_SYM, 0, TN_D_MUL, TN_D_END,   /* 21 */
+    TN_D_SYM,   0, TN_D_END,                        /* 0: B */
+    TN_D_CONST, 3, TN_D_END,                        /* 3 */
+    TN_D_CONST, 0, TN_D_END,                        /* 6 */
+    TN_D_CONST, 3, TN_D_SYM, 0, TN_D_MUL, TN_D_END, /* 9 */
+    TN_D_CONST, 1, TN_D_END,                        /* 15 */
+    TN_D_CONST, 2, TN_D_END,                        /* 18 */
+    TN_D_CONST, 2, TN_D_SYM, 0, TN_D_MUL, TN_D_END, /* 21 */
 };
 static const int32_t dim_code[] = {0, 3, 6, 9, 15, 18, 21};
-static const int32_t lists[] = {D_B, D_3, /* [B, 3] */ D_B, D_2, /* [B, 2] */ D_3, D_2 /* [3, 2] */};
+static const int32_t lists[] = {D_B, D_3, /* [B, 3] */ D_B, D_2, /* [B, 2] */ D_3,
+                                D_2 /* [3, 2] */};
 static const tn_buffer forward_buffers[] = {
     {0},
     {"x", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
@@ -62,16 +63,25 @@ static const tn_buffer forward_buffers[] = {
 };
 static const tn_operand operands[] = {{1, -1}, {2, -1}, {4, -1}, {3, -1}, {4, -1}, {2, -1}};
 static const tn_gemm_step gemms[] = {
-    {D_B, D_2, D_3, D_1, D_1, {1, D_0, D_3, D_1, D_0, D_0}, {5, D_0, D_2, D_1, D_0, D_0},
-     {6, D_0, D_2, D_1, D_0, D_0}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}, 0},
+    {D_B,
+     D_2,
+     D_3,
+     D_1,
+     D_1,
+     {1, D_0, D_3, D_1, D_0, D_0},
+     {5, D_0, D_2, D_1, D_0, D_0},
+     {6, D_0, D_2, D_1, D_0, D_0},
+     {0, 0, 0, 0, 0, 0},
+     {0, 0, 0, 0, 0, 0},
+     0},
 };
 static const tn_step forward_steps[] = {
     {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1"},
     {TN_STEP_COPY, 0, 3, 2, 0, 0, 0, {0, 0}, 0, "m.tn:1"},
     {TN_STEP_GEMM, 0, 0, 0, 0, 0, 0, {0, 0}, 0, "m.tn:2"},
 };
-static const tn_arg forward_args[] = {{"x", 1, 0, 0, 0}, {"m", 5, 0, 0, 0}, {"y", 3, 0, 0, 1},
-                                      {"z", 6, 0, 0, 1}};
+static const tn_arg forward_args[] = {
+    {"x", 1, 0, 0, 0}, {"m", 5, 0, 0, 0}, {"y", 3, 0, 0, 1}, {"z", 6, 0, 0, 1}};
 static const int32_t forward_tape[] = {1};
 static const tn_buffer backward_buffers[] = {
     {0},
@@ -101,9 +111,10 @@ static const tn_step broken_steps[] = {
     {TN_STEP_LAUNCH, 2, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:9"},
 };
 static const char *const broken_checks[] = {"m.tn:9"};
-static const tn_kernel kernels[] = {{"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
-                                    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
-                                    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL}};
+static const tn_kernel kernels[] = {
+    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
+    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
+    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL}};
 #define TABLES                                                                                     \
     .symbols = symbols, .code = code, .dim_code = dim_code, .lists = lists, .nsymbols = 1,         \
     .ndims = NDIMS
@@ -113,20 +124,53 @@ static const tn_kernel kernels[] = {{"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0,
     .operands = operands, .gemms = gemms, .steps = forward_steps
 static const tn_program programs[] = {
     {.name = "forward", .method = "forward", .kind = TN_METHOD, TABLES, FORWARD},
-    {.name = "forward_train", .method = "forward", .kind = TN_FORWARD_TRAIN, TABLES, FORWARD,
-     .ntape = 1, .tape = forward_tape},
-    {.name = "forward_backward", .method = "forward", .kind = TN_BACKWARD, TABLES, .nbuffers = 5,
-     .nargs = 2, .nsteps = 1, .buffers = backward_buffers, .args = backward_args,
-     .operands = backward_operands, .steps = backward_steps},
-    {.name = "update", .method = "forward", .kind = TN_UPDATE, ONE, .nbuffers = 2, .nsteps = 1,
-     .buffers = update_buffers, .operands = update_operands, .steps = update_steps},
-    {.name = "broken", .method = "forward", .kind = TN_METHOD, ONE, .nbuffers = 2, .nsteps = 1,
-     .buffers = update_buffers, .operands = update_operands, .steps = broken_steps},
+    {.name = "forward_train",
+     .method = "forward",
+     .kind = TN_FORWARD_TRAIN,
+     TABLES,
+     FORWARD,
+     .ntape = 1,
+     .tape = forward_tape},
+    {.name = "forward_backward",
+     .method = "forward",
+     .kind = TN_BACKWARD,
+     TABLES,
+     .nbuffers = 5,
+     .nargs = 2,
+     .nsteps = 1,
+     .buffers = backward_buffers,
+     .args = backward_args,
+     .operands = backward_operands,
+     .steps = backward_steps},
+    {.name = "update",
+     .method = "forward",
+     .kind = TN_UPDATE,
+     ONE,
+     .nbuffers = 2,
+     .nsteps = 1,
+     .buffers = update_buffers,
+     .operands = update_operands,
+     .steps = update_steps},
+    {.name = "broken",
+     .method = "forward",
+     .kind = TN_METHOD,
+     ONE,
+     .nbuffers = 2,
+     .nsteps = 1,
+     .buffers = update_buffers,
+     .operands = update_operands,
+     .steps = broken_steps},
 };
 static const tn_slot slots[] = {{0}, {"seg0", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0}};
 static const tn_state_view views[] = {{"w", NULL, 1, 0, TN_F32, 1, 1, 1, 1, {1}}};
-static const tn_model_desc desc = {TN_ABI, (int32_t)sizeof(tn_model_desc), "m", "0", "m.tn", 2, 1, 3,
-                                   5, 0, slots, views, kernels, programs, NULL, NULL};
+static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
+                                   "m",     "0",
+                                   "m.tn",  2,
+                                   1,       3,
+                                   5,       0,
+                                   slots,   views,
+                                   kernels, programs,
+                                   NULL,    NULL};
 
 typedef struct {
     tn_context *ctx;

@@ -1,7 +1,6 @@
-/* nvrtc_check.c: compiles CUDA C files by NVRTC, for each architecture named, and says how large the
- * images are.  nvrtc_check sm_80,sm_90 FILE.cu...
- * Exit status 0: all compile; 1: one does not; 2: usage; 3: no NVRTC on this machine.
- * SPDX-License-Identifier: MIT */
+/* nvrtc_check.c: compiles CUDA C files by NVRTC, for each architecture named, and says how large
+ * the images are.  nvrtc_check sm_80,sm_90 FILE.cu... Exit status 0: all compile; 1: one does not;
+ * 2: usage; 3: no NVRTC on this machine. SPDX-License-Identifier: MIT */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +22,10 @@ typedef struct {
 static void *open_library(void)
 {
     static const char *const names[] = {
-        "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
+        "libnvrtc.so.13",
+        "libnvrtc.so.12",
+        "libnvrtc.so.11.2",
+        "libnvrtc.so",
         "/usr/local/cuda/lib64/libnvrtc.so",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
