@@ -76,26 +76,6 @@ static void print_keep(CPrint *c, const KStmt *s)
               ktext_expr(t, s->expr).text);
 }
 
-static void print_check(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    const char *index, *size;
-    emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
-    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
-    if (ktext_checked(t, s->pred, &index, &size)) {
-        emit_line(&t->e, "error[1] = %s;", index);
-        emit_line(&t->e, "error[2] = %s;", size);
-    }
-    emit_close(&t->e, "");
-}
-
-static void print_store(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    const char *value = ktext_to_memory(t, s->param, s->expr);
-    emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
-}
-
 /* --- accumulators --------------------------------------------------------------------------------
  */
 
@@ -533,7 +513,7 @@ static void print_block(CPrint *c, const KBlock *b)
             print_let(c, s);
             break;
         case KS_STORE:
-            print_store(c, s);
+            ktext_print_store(&c->t, s);
             break;
         case KS_FOLD:
             print_fold(c, s);
@@ -548,7 +528,7 @@ static void print_block(CPrint *c, const KBlock *b)
             print_acc(c, s);
             break;
         case KS_CHECK:
-            print_check(c, s);
+            ktext_print_check(&c->t, s);
             break;
         case KS_BARRIER:
             break; /* one thread works on a cell */

@@ -43,26 +43,6 @@ static void print_fold(Cuda *c, const KStmt *s)
     emit_line(&t->e, "%s;", acc_fold(t, s->acc, ktext_expr(t, s->expr).text, index));
 }
 
-static void print_check(Cuda *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    const char *index, *size;
-    emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
-    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
-    if (ktext_checked(t, s->pred, &index, &size)) {
-        emit_line(&t->e, "error[1] = %s;", index);
-        emit_line(&t->e, "error[2] = %s;", size);
-    }
-    emit_close(&t->e, "");
-}
-
-static void print_store(Cuda *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    const char *value = ktext_to_memory(t, s->param, s->expr);
-    emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
-}
-
 /* Who does a store: one lane, where no loop spreads it over lanes; one team of those that share. */
 static const char *writer(const Cuda *c)
 {
@@ -84,7 +64,7 @@ static uint32_t print_stores(Cuda *c, const KBlock *b, uint32_t first)
     else if (who)
         emit_open(&c->t.e, "if (%s) {", who);
     for (uint32_t i = first; i < end; i++)
-        print_store(c, &b->at[i]);
+        ktext_print_store(&c->t, &b->at[i]);
     if (who && end == first + 1)
         emit_out(&c->t.e);
     else if (who)
@@ -390,7 +370,7 @@ void cuda_block(Cuda *c, const KBlock *b)
             print_acc(c, s);
             break;
         case KS_CHECK:
-            print_check(c, s);
+            ktext_print_check(&c->t, s);
             break;
         case KS_BARRIER:
             emit_line(&t->e, "%s",

@@ -91,3 +91,21 @@ const char *ktext_let_name(KText *t, const KStmt *s)
                             true);
     return name_unique(&t->names, sym_text(names, kexpr(t->k, s->expr)->name));
 }
+
+void ktext_print_check(KText *t, const KStmt *s)
+{
+    const char *index, *size;
+    emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
+    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
+    if (ktext_checked(t, s->pred, &index, &size)) {
+        emit_line(&t->e, "error[1] = %s;", index);
+        emit_line(&t->e, "error[2] = %s;", size);
+    }
+    emit_close(&t->e, "");
+}
+
+void ktext_print_store(KText *t, const KStmt *s)
+{
+    const char *value = ktext_to_memory(t, s->param, s->expr);
+    emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
+}

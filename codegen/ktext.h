@@ -87,6 +87,9 @@ uint32_t ktext_site(KText *t, Site site);
 /** The index and the size that a check of an index compares, as ints. False: it checks something
  * else. */
 bool ktext_checked(KText *t, Guard pred, const char **index, const char **size);
+/** Statements that read the same in both languages: a check of an index, and a store. */
+void ktext_print_check(KText *t, const KStmt *s);
+void ktext_print_store(KText *t, const KStmt *s);
 /** The name of a LET statement's value; its symbol (if any) gets it too. */
 const char *ktext_let_name(KText *t, const KStmt *s);
 
