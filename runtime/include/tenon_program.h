@@ -178,7 +178,16 @@ typedef struct {
     int32_t accumulate;
 } tn_train;
 
+/* Device code of a model: all its kernels, for one architecture. */
 typedef struct {
+    int32_t arch;   /* 80: sm_80 */
+    int32_t is_ptx; /* 1: PTX text, for this architecture and all later ones; 0: a cubin */
+    const void *data;
+    size_t bytes;
+} tn_image;
+
+typedef struct tn_model_desc tn_model_desc;
+struct tn_model_desc {
     int32_t abi, size; /* TN_ABI, sizeof(tn_model_desc) */
     const char *name, *version, *source; /* model, compiler version, .tn file */
     int32_t nslots, nviews, nkernels, nprograms, ntrains;
@@ -187,8 +196,11 @@ typedef struct {
     const tn_kernel *kernels;
     const tn_program *programs;
     const tn_train *trains;
-    const void *images;   /* device code (later versions); NULL */
-} tn_model_desc;
+    const tn_image *images;    /* of a model for CUDA: its code; its kernels' `cpu` are NULL */
+    const tn_model_desc *cuda; /* of a model for the CPU: the same model for CUDA, or NULL. Slots,
+                                  views and trains of both are equal */
+    int32_t nimages;
+};
 
 /* Generated code defines:  const tn_model_desc MODEL_desc;  */
 
