@@ -57,14 +57,21 @@ struct Inst {
     uint8_t space;           /* Space */
     uint8_t size;            /* memory: bytes of one element */
     uint8_t sub[4];          /* for the rule that made it */
-    uint16_t mxcsr;          /* rounding and flushing that exec needs, 0: round to nearest, no flush */
+    uint16_t mxcsr;          /* rounding and flushing that exec needs (MXCSR_*); 0: any will do */
     uint8_t count;           /* CountKind, for the counters */
+    uint8_t wide;            /* which fields are slots of 8-byte lanes: bit 0 d, 1 a, 2 b, 3 c, 4 e;
+                              * an address may stand in a register of either width */
     uint32_t line;           /* of the PTX text */
     uint32_t file_line;      /* .loc: Module.files[file] and line in it; 0: none */
     uint16_t file;
     const char *text;        /* the instruction as it stands in the PTX */
     uint32_t ntext;
 };
+
+/* Inst.mxcsr: sched.c loads it where it is neither 0 nor what is loaded already. Code that computes
+ * with floats outside of an exec that asked for a mode (atomics too) asks for MXCSR_NEAREST. */
+enum { MXCSR_NEAREST = 0x1f80, MXCSR_DOWN = 0x2000, MXCSR_UP = 0x4000, MXCSR_ZERO = 0x6000,
+       MXCSR_FLUSH = 0x8040 };
 
 typedef enum { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM, SPACE_CONST } Space;
 
@@ -105,6 +112,7 @@ typedef struct {
     uint8_t kind;    /* InstKind */
     uint8_t count;   /* CountKind */
     uint8_t takes[6]; /* in order of the text: fields d a b c e; TAKES_NONE ends */
+    uint8_t optional; /* so many of the last takes may be missing in the text: their fields are NO_SLOT */
     bool no_dest;    /* first operand of the text is a source: it goes to `a` (stores, bar) */
     bool two_dests;  /* the first operand may be d|d2 */
     uint8_t space, size, sub[4];
