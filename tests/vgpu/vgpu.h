@@ -104,7 +104,9 @@ typedef enum {
     TAKES_LIST64,
     TAKES_LIST_OR_32, /* mov packs and unpacks; `{..}` or a register */
     TAKES_LIST_OR_64,
-    TAKES_IMMEDIATE   /* a constant into imm: bar number, cp.async size */
+    TAKES_IMMEDIATE,  /* a constant into imm: bar number, cp.async size */
+    TAKES_MEMBER,     /* the mask of an INST_WARP: as TAKES_32, but into `member`; takes no field's turn */
+    TAKES_SKIP        /* not in the text: the next operand goes to the field after this one */
 } Takes;
 
 typedef struct {
@@ -127,7 +129,8 @@ bool rule_cvt(const Opcode *o, Rule *out);  /* op_cvt.c */
 bool rule_mem(const Opcode *o, Rule *out);  /* op_mem.c: ld st cvta isspacep prefetch */
 bool rule_atom(const Opcode *o, Rule *out); /* op_atom.c: atom red */
 bool rule_warp(const Opcode *o, Rule *out); /* op_warp.c: shfl vote match redux activemask bar membar */
-bool rule_mma(const Opcode *o, Rule *out);  /* op_mma.c: mma ldmatrix cp.async */
+bool rule_mma(const Opcode *o, Rule *out);  /* op_mma.c: mma */
+bool rule_copy(const Opcode *o, Rule *out); /* op_copy.c: ldmatrix, cp.async */
 
 /* --- modules: lex.c, parse.c, decode.c --------------------------------------------------------------- */
 
@@ -249,6 +252,9 @@ struct Grid {
  * broken, as CUDA has it); *error is the CUresult. */
 bool grid_run(Grid *g, int *error);
 
+/** Ends the launch of `w` with this CUresult (assert: 710, trap: 719); the finding is the caller's. */
+void grid_fail(Warp *w, int error);
+
 /* --- memory: memory.c, shadow.c, race.c -------------------------------------------------------------- */
 
 /* An allocation: address space without rights (a host that dereferences crashes), backing memory,
@@ -257,7 +263,8 @@ struct Alloc {
     uint64_t base, end;  /* device addresses; redzones lie outside */
     uint8_t *data;       /* backing of base */
     uint8_t *shadow;     /* per byte: bit 0 written */
-    struct GlobalWord *words; /* per 4 bytes: order.c (streams), race.c (blocks) */
+    struct GlobalWord *words; /* per 4 bytes: race.c (blocks) */
+    void *order;         /* order.c (streams): made by it with malloc or calloc, freed with the backing */
     Device *device;      /* NULL: host memory (pinned, registered) */
     uint64_t number;     /* nth allocation, for messages */
     bool freed, managed, is_variable;
