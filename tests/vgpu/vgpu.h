@@ -307,7 +307,7 @@ typedef struct {
     uint64_t seed;      /* VGPU_SEED, default 1 */
     int threads;        /* VGPU_THREADS, default the cores */
     bool lazy, eager;   /* VGPU_ORDER=random|lazy|eager */
-    bool uninit, race, order, blocks; /* VGPU_CHECK=all|none|list: uninit,race,order,blocks */
+    bool uninit, race, order, blocks, leaks; /* VGPU_CHECK=all|none|list of these names */
     const char *fail;   /* VGPU_FAIL=cuMemAlloc:3,cuLaunchKernel:1 */
     const char *report; /* VGPU_REPORT=FILE */
     bool table;         /* VGPU_TABLE=1: readable counters on stderr at exit */
