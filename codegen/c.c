@@ -46,6 +46,7 @@ static DimTable *dims(const CPrint *c)
 static void print_let(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     const char *value = ktext_expr(t, s->expr).text;
     DType type = kexpr(t->k, s->expr)->type;
     const char *name = ktext_let_name(t, s);
@@ -57,6 +58,7 @@ static void print_let(CPrint *c, const KStmt *s)
 static void print_fold(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     const char *index = NULL;
     if (s->fold_index.id) {
         Dim at =
@@ -69,6 +71,7 @@ static void print_fold(CPrint *c, const KStmt *s)
 static void print_keep(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     Dim at = s->keep_index.id ? s->keep_index : dim_of(dims(c), t->lane_axis);
     if (t->nsubst)
         at = dim_substitute(dims(c), at, t->subst, t->nsubst);
@@ -300,6 +303,7 @@ static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end
             continue;
         }
         const char *element = arena_printf(t->a, "%s[l]", array[i - first]);
+        ktext_line(t, s);
         emit_line(&t->e, "%s = %s;", element, ktext_expr(t, s->expr).text);
         vec_push(t->a, &arrays, s->expr.id);
         ktext_let(t, s->expr, (Text){element, PREC_PRIMARY});
@@ -323,6 +327,7 @@ static void print_strip_block(CPrint *c, const KBlock *b)
             i++;
         } else if (s->kind == KS_FOR) {
             Scope scope = scope_begin(&c->t);
+            ktext_line(&c->t, s);
             print_for_head(c, s);
             print_strip_block(c, &s->body);
             emit_close(&c->t.e, "");
@@ -474,6 +479,7 @@ static void print_for(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     Symbol before = t->lane_axis;
+    ktext_line(t, s);
     Scope scope = scope_begin(t);
     bool loops = kblock_has_loop(&s->body);
     if (s->loop == FOR_LANES)
@@ -491,6 +497,7 @@ static void print_for(CPrint *c, const KStmt *s)
 static void print_when(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     emit_open(&t->e, "if (%s) {", ktext_guard(t, s->pred).text);
     Scope scope = scope_begin(t);
     print_block(c, &s->body);
@@ -732,13 +739,14 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften of
     const char *name = name_of(&c, k->name);
     Signature s = signature(&c, sb_text(&body), sizes, nsizes);
     kernel_comment(p, k, number, out);
-    t->e = (Emit){.out = out};
+    t->e = ktext_frame(t, out);
     bool once = often == RUNS_RARELY || k->class == CLASS_SCALAR;
     emit_function(&t->e, arena_printf(t->a, "TN_KERNEL %s", name), sb_text(&s.params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");
+    emit_own_lines(&t->e);
     emit_line(&t->e, "%s(%s, %s)", once ? "TN_CALL_ONCE" : "TN_CALL", name, sb_text(&s.args));
     emit_line(&t->e, "%s", "");
-    return (PrintedKernel){name, t->sites.n, t->sites.at, 1, once};
+    return (PrintedKernel){name, t->sites.n, t->sites.at, 1, once, 0};
 }

@@ -12,6 +12,7 @@ typedef struct {
     const Site *sites; /* of its checks, numbered from 1 */
     int block_cells;   /* CUDA: cells a block works on */
     bool once;         /* C: has no `fast` function */
+    uint64_t wide;     /* CUDA: bit i: size i is a long long */
 } PrintedKernel;
 
 /* How often a kernel runs: often ones are compiled for several processors, rare ones for size. */
@@ -23,6 +24,14 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften of
 
 /** The head comment of a kernel: what it computes, source lines, class, bytes. */
 void kernel_comment(Program *p, const Kernel *k, uint32_t number, StrBuf *out);
+
+/* The source lines of a kernel: those in the model's own file; in an import or the library only if
+ * there are no others. file 0: it has none. */
+typedef struct {
+    uint32_t file;
+    int lo, hi;
+} KernelLines;
+KernelLines kernel_lines(const Program *p, const Kernel *k);
 
 /** "lltm.tn:9-12" of the kernel's source lines; "" if it has none. */
 const char *kernel_where(Program *p, const Kernel *k, Arena *a);

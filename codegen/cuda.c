@@ -24,6 +24,7 @@ static const char *axis_name(const Cuda *c, Symbol s)
 static void print_let(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     const char *value = ktext_expr(t, s->expr).text;
     const char *type = s->axis.id ? "long long" : ktext_value(t, kexpr(t->k, s->expr)->type);
     const char *name = ktext_let_name(t, s);
@@ -34,6 +35,7 @@ static void print_let(Cuda *c, const KStmt *s)
 static void print_fold(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
+    ktext_line(t, s);
     const char *index = NULL;
     if (s->fold_index.id) {
         Dim at = t->nsubst ? dim_substitute(cuda_dims(c), s->fold_index, t->subst, t->nsubst)
@@ -59,6 +61,7 @@ static uint32_t print_stores(Cuda *c, const KBlock *b, uint32_t first)
     while (end < b->n && b->at[end].kind == KS_STORE)
         end++;
     const char *who = writer(c);
+    ktext_line(&c->t, &b->at[first]);
     if (who && end == first + 1)
         emit_in(&c->t.e, "if (%s)", who);
     else if (who)
@@ -319,6 +322,7 @@ static void print_serial(Cuda *c, const KStmt *s)
 static void print_for(Cuda *c, const KStmt *s)
 {
     Scope scope = scope_begin(&c->t);
+    ktext_line(&c->t, s);
     if (s->loop == FOR_LANES)
         print_lanes(c, s);
     else
@@ -329,6 +333,7 @@ static void print_for(Cuda *c, const KStmt *s)
 static void print_when(Cuda *c, const KStmt *s)
 {
     Scope scope = scope_begin(&c->t);
+    ktext_line(&c->t, s);
     emit_open(&c->t.e, "if (%s) {", ktext_guard(&c->t, s->pred).text);
     cuda_block(c, &s->body);
     emit_close(&c->t.e, "");
@@ -363,6 +368,7 @@ void cuda_block(Cuda *c, const KBlock *b)
             cuda_totals(c, b, i, next);
             break;
         case KS_KEEP:
+            ktext_line(t, s);
             emit_line(&t->e, "%s[%s] = %s;", t->keeps[s->keep], t->keep_index.text,
                       ktext_expr(t, s->expr).text);
             break;
@@ -484,6 +490,7 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
               .lanes = k->lanes > 0 ? k->lanes : 1,
               .teams = k->teams > 0 ? k->teams : 1};
     KText *t = &c.t;
+    uint64_t wide_sizes = 0;
     CHECK(nsizes <= MAX_SIZES);
     c.cooperate = has_teams_loop(&k->body);
     c.lane_loops = count_lane_loops(&k->body);
@@ -495,6 +502,7 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
         bool wide = !ktext_fits_int(t, dim_of(p->cx->dims, sizes[i]));
         const char *name = ktext_symbol(t, sizes[i], axis_name(&c, sizes[i]), wide);
         sb_printf(&params, "%s%s %s", params.n ? ", " : "", wide ? "long long" : "int", name);
+        wide_sizes |= (uint64_t)wide << i;
     }
     t->e.depth = 1;
     print_cells(&c);
@@ -502,13 +510,14 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
         sb_printf(&params, "%sint *error", params.n ? ", " : "");
     const char *name = cuda_name(&c, k->name);
     kernel_comment(p, k, number, out);
-    t->e = (Emit){.out = out};
+    t->e = ktext_frame(t, out);
     const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d) %s",
                                     c.lanes * c.teams, name);
     emit_function(&t->e, head, sb_text(&params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");
+    emit_own_lines(&t->e);
     emit_line(&t->e, "%s", "");
-    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c), false};
+    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c), false, wide_sizes};
 }

@@ -3,6 +3,7 @@
 #include "codegen/header.h"
 #include "codegen/output.h"
 #include "codegen/paste.h"
+#include "codegen/names.h"
 #include "codegen/program.h"
 #include "codegen/texts.h"
 
@@ -33,20 +34,91 @@ static HowOften how_often(const HostModel *m, uint32_t kernel)
     return RUNS_RARELY;
 }
 
-void codegen_c(const HostModel *cpu, bool entries, StrBuf *out)
+/* --- C -------------------------------------------------------------------------------------------
+ */
+
+/* Names of device code that the assembler reads from a file. */
+static void embed_file(Emit *e, const char *name, const char *file)
+{
+    emit_line(e, "__asm__(\".pushsection .rodata\\n.balign 16\\n%s: .incbin \\\"\" %s \"\\\"\\n\"",
+              name, file);
+    emit_line(e, "        \".byte 0\\n.popsection\");");
+    emit_line(e, "extern const unsigned char %s[] __attribute__((visibility(\"hidden\")));", name);
+}
+
+static void image_files(const CText *t, Emit *e)
+{
+    for (int i = 0; i < t->nimages; i++)
+        embed_file(e, arena_printf(e->out->a, "image%d", i),
+                   quoted(e->out->a, t->images[i].file));
+    emit_open(e, "static const tn_image images[] = {");
+    for (int i = 0; i < t->nimages; i++)
+        emit_line(e, "{%d, %d, image%d, %zu, %zu},", t->images[i].arch, t->images[i].is_ptx, i,
+                  t->images[i].bytes, t->images[i].whole);
+    emit_close(e, ";");
+    emit_line(e, "%s", "");
+}
+
+/* The image that whoever compiles the text names. */
+static void image_macro(const char *model, const char *upper, Emit *e)
+{
+    embed_file(e, arena_printf(e->out->a, "%s_cubin", model),
+               arena_printf(e->out->a, "%s_CUBIN", upper));
+    emit_line(e, "static const tn_image images[] = {{%s_ARCH, 0, %s_cubin, 0, 0}};", upper, model);
+    emit_line(e, "%s", "");
+}
+
+static void cuda_part(const CText *t, StrBuf *out)
+{
+    Emit e = {.out = out};
+    const HostModel *m = t->cuda;
+    const char *model = model_prefix(out->a, m), *upper = name_upper(out->a, model);
+    const bool macro = t->entries && !t->nimages;
+    StrBuf unused = {.a = out->a};
+    PrintedKernel *printed = arena_array(out->a, PrintedKernel, m->kernels.n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        printed[i] = cuda_kernel(m->p, m->kernels.at[i], i, &unused);
+    const TableOptions o = {
+        .cuda = true, .second = t->cpu != NULL, .nimages = macro ? 1 : t->nimages};
+    emit_line(&e, "/* --- CUDA --- */");
+    emit_line(&e, "%s", "");
+    if (macro) {
+        emit_line(&e, "/* %s nvcc -arch=sm_80 -fmad=false -cubin %s.cu, and here",
+                  t->cpu ? "For GPUs too:" : "With the cubin of", model);
+        emit_line(&e, " * -D%s_CUBIN='\"%s.cubin\"' -D%s_ARCH=80 */", upper, model, upper);
+        if (t->cpu)
+            emit_line(&e, "#ifdef %s_CUBIN", upper);
+        emit_line(&e, "%s", "");
+        image_macro(model, upper, &e);
+    } else if (t->nimages) {
+        image_files(t, &e);
+    }
+    program_tables(m, printed, &o, out);
+    if (macro && t->cpu) {
+        emit_line(&e, "#define %s_CUDA_DESC &%s_cuda_desc", upper, model);
+        emit_line(&e, "#else");
+        emit_line(&e, "#define %s_CUDA_DESC NULL", upper);
+        emit_line(&e, "#endif");
+        emit_line(&e, "%s", "");
+    }
+}
+
+static const char *cuda_desc(const CText *t, Arena *a)
+{
+    if (!t->cuda)
+        return NULL;
+    const char *model = model_prefix(a, t->cuda);
+    return t->nimages ? arena_printf(a, "&%s_cuda_desc", model)
+                      : arena_printf(a, "%s_CUDA_DESC", name_upper(a, model));
+}
+
+static PrintedKernel *cpu_kernels(const HostModel *cpu, StrBuf *out)
 {
     StrBuf kernels = {.a = out->a}, functions = {.a = out->a};
     PrintedKernel *printed = arena_array(out->a, PrintedKernel, cpu->kernels.n + 1);
     for (uint32_t i = 0; i < cpu->kernels.n; i++)
         printed[i] = c_kernel(cpu->p, cpu->kernels.at[i], i, how_often(cpu, i), &kernels);
     paste_functions(out->a, TARGET_C, sb_text(&kernels), &functions);
-    banner(cpu, "c", "Kernels for the CPU, programs, entry points.", out);
-    if (entries)
-        sb_printf(out, "#include \"%s.h\"\n\n#include \"tenon_program.h\"\n\n",
-                  model_prefix(out->a, cpu));
-    sb_puts(out, "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n");
-    if (!entries)
-        sb_printf(out, "%s\n", codegen_program_text);
     if (functions.n) {
         section("scalar functions", out);
         sb_puts(out, sb_text(&functions));
@@ -55,15 +127,48 @@ void codegen_c(const HostModel *cpu, bool entries, StrBuf *out)
         section("kernels", out);
         sb_puts(out, sb_text(&kernels));
     }
-    sb_printf(out, "extern const tn_model_desc %s_desc;\n\n", model_prefix(out->a, cpu));
-    program_tables(cpu, printed, out);
-    if (entries) {
+    return printed;
+}
+
+void codegen_c_text(const CText *t, StrBuf *out)
+{
+    const HostModel *m = t->cpu ? t->cpu : t->cuda;
+    const char *model = model_prefix(out->a, m);
+    PrintedKernel *printed = NULL;
+    banner(m, "c", t->cpu ? "Kernels for the CPU, programs, entry points." : "Programs, entry points.",
+           out);
+    if (t->entries)
+        sb_printf(out, "#include \"%s.h\"\n\n#include \"tenon_program.h\"\n\n", model);
+    sb_puts(out, "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n");
+    if (!t->entries)
+        sb_printf(out, "%s\n", codegen_program_text);
+    if (t->cpu)
+        printed = cpu_kernels(t->cpu, out);
+    sb_printf(out, "extern const tn_model_desc %s_desc;\n\n", model);
+    program_state(m, out);
+    if (t->cuda)
+        cuda_part(t, out);
+    if (t->cpu) {
+        const TableOptions o = {.cuda_desc = cuda_desc(t, out->a)};
+        program_tables(t->cpu, printed, &o, out);
+    }
+    if (t->entries) {
         section("entry points", out);
-        program_entries(cpu, out);
+        program_entries(m, out);
     }
     while (out->n > 1 && out->text[out->n - 1] == '\n' && out->text[out->n - 2] == '\n')
         out->text[--out->n] = 0;
+    emit_resolve_lines(out, arena_printf(out->a, "%s.c", model));
 }
+
+void codegen_c(const HostModel *cpu, bool entries, StrBuf *out)
+{
+    const CText t = {.cpu = cpu, .entries = entries};
+    codegen_c_text(&t, out);
+}
+
+/* --- CUDA ----------------------------------------------------------------------------------------
+ */
 
 void codegen_cuda(const HostModel *cuda, StrBuf *out)
 {
@@ -84,4 +189,5 @@ void codegen_cuda(const HostModel *cuda, StrBuf *out)
     }
     while (out->n > 1 && out->text[out->n - 1] == '\n' && out->text[out->n - 2] == '\n')
         out->text[--out->n] = 0;
+    emit_resolve_lines(out, arena_printf(out->a, "%s.cu", model_prefix(out->a, cuda)));
 }

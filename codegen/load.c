@@ -2,8 +2,10 @@
  * An entry is a shared library with 16 more bytes behind it: a mark and the hash of the rest.
  * SPDX-License-Identifier: MIT */
 #include "codegen/cc.h"
+#include "codegen/images.h"
 #include "codegen/output.h"
 #include "codegen/program.h"
+#include "runtime/include/tenon_program.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -230,23 +232,117 @@ static LoadedModel load_private(Arena *a, const StrBuf *text, int level, const c
     return r;
 }
 
-LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level)
+/* The text compiled, from the cache or into it. */
+static LoadedModel load_text(Arena *a, const StrBuf *text, int level, const char *model)
 {
-    StrBuf text = {.a = a};
-    const char *model = model_prefix(a, cpu), *compiler = cc_identity(a), *dir = cache_dir(a);
-    codegen_c(cpu, false, &text);
+    const char *compiler = cc_identity(a), *dir = cache_dir(a);
     if (!dir)
-        return load_private(a, &text, level, model);
-    const char *key = key_of(a, &text, level, compiler ? compiler : "");
+        return load_private(a, text, level, model);
+    const char *key = key_of(a, text, level, compiler ? compiler : "");
     const char *path = arena_printf(a, "%s/%s.so", dir, key);
     bool cached = is_whole(a, path);
     LoadedModel r = {0};
     if (!cached)
-        r.status = build_entry(a, &text, level, dir, path, &r.message);
+        r.status = build_entry(a, text, level, dir, path, &r.message);
     if (r.status == 1) /* the cache is full, say */
-        return load_private(a, &text, level, model);
+        return load_private(a, text, level, model);
     if (!r.status)
         r = open_entry(a, path, model);
     r.cached = cached;
+    return r;
+}
+
+LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level)
+{
+    StrBuf text = {.a = a};
+    codegen_c(cpu, false, &text);
+    return load_text(a, &text, level, model_prefix(a, cpu));
+}
+
+/* --- device code ---------------------------------------------------------------------------------
+ */
+
+static const char *image_path(Arena *a, const char *dir, const StrBuf *text, const char *arch,
+                              const char *compiler, const char *ext)
+{
+    uint64_t h[2] = {HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u};
+    for (int i = 0; i < 2; i++) {
+        h[i] = hash_bytes(h[i], sb_text(text), text->n);
+        h[i] = hash_bytes(h[i], compiler, strlen(compiler));
+    }
+    return arena_printf(a, "%s/%016llx%016llx.%s.%s", dir, (unsigned long long)h[0],
+                        (unsigned long long)h[1], arch, ext);
+}
+
+static bool read_image(Arena *a, const char *path, int arch, bool is_ptx, DeviceImages *r)
+{
+    size_t n = 0;
+    const char *data = is_whole(a, path) ? read_file(a, path, &n) : NULL;
+    if (!data)
+        return false;
+    const DeviceImage image = {arch, is_ptx, data, n - 16};
+    vec_push(a, &r->at, image);
+    return true;
+}
+
+/* Into the cache; that this fails is no failure of the call. */
+static void keep_image(Arena *a, const char *dir, const char *path, const DeviceImage *image)
+{
+    char *temp = arena_printf(a, "%s/image-XXXXXX", dir);
+    const int fd = mkstemp(temp);
+    if (fd < 0)
+        return;
+    close(fd);
+    if (codegen_write_file(a, temp, image->data, image->n) || !seal(a, temp) ||
+        rename(temp, path) != 0)
+        unlink(temp);
+}
+
+static DeviceImages load_images(Arena *a, const StrBuf *text, const char *name, const char *arch)
+{
+    DeviceImages r = {.status = 0};
+    const char *why = NULL, *dir = cache_dir(a), *compiler = images_compiler(a, &why);
+    const char *paths[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && dir && compiler; i++)
+        paths[i] = image_path(a, dir, text, arch, compiler, i ? "ptx" : "cubin");
+    const int number = atoi(arch + strlen("sm_"));
+    if (paths[0] && read_image(a, paths[0], number, false, &r) &&
+        read_image(a, paths[1], number, true, &r))
+        return r;
+    r = images_make(a, sb_text(text), name, &arch, 1, true);
+    for (uint32_t i = 0; i < r.at.n && paths[0]; i++)
+        keep_image(a, dir, paths[r.at.at[i].is_ptx], &r.at.at[i]);
+    return r;
+}
+
+LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
+{
+    StrBuf text = {.a = a}, cu = {.a = a};
+    const CText what = {.cuda = cuda};
+    const char *model = model_prefix(a, cuda);
+    codegen_c_text(&what, &text);
+    codegen_cuda(cuda, &cu);
+    LoadedModel r = {.status = 0};
+    const DeviceImages made = load_images(a, &cu, arena_printf(a, "%s.cu", model),
+                                          arena_printf(a, "sm_%d", arch));
+    if (made.status) {
+        r.status = made.status;
+        r.message = made.message;
+        return r;
+    }
+    r = load_text(a, &text, 0, model);
+    if (r.status)
+        return r;
+    tn_image *images = arena_array(a, tn_image, made.at.n);
+    for (uint32_t i = 0; i < made.at.n; i++)
+        images[i] = (tn_image){.arch = made.at.at[i].arch,
+                               .is_ptx = made.at.at[i].is_ptx,
+                               .data = made.at.at[i].data,
+                               .bytes = made.at.at[i].n};
+    tn_model_desc *desc = arena_new(a, tn_model_desc);
+    *desc = *(const tn_model_desc *)r.desc;
+    desc->images = images;
+    desc->nimages = (int32_t)made.at.n;
+    r.desc = desc;
     return r;
 }

@@ -150,6 +150,14 @@ bool name_is_reserved(const char *name)
     return bsearch(name, reserved, ARRAY_LEN(reserved), sizeof *reserved, compare) != NULL;
 }
 
+const char *name_upper(Arena *a, const char *name)
+{
+    char *upper = arena_strdup(a, name);
+    for (char *c = upper; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return upper;
+}
+
 const char *name_clean(Arena *a, const char *wanted)
 {
     if (!wanted || !*wanted)

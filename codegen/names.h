@@ -24,6 +24,9 @@ const char *name_unique(Names *n, const char *wanted);
 /** Takes a name as it is. False if it is taken. */
 bool name_take(Names *n, const char *name);
 
+/** "LLTM" of "lltm", for macros. */
+const char *name_upper(Arena *a, const char *name);
+
 /** The identifier alone, without uniqueness; a reserved word gets a trailing "_". */
 const char *name_clean(Arena *a, const char *wanted);
 

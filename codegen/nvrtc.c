@@ -107,27 +107,39 @@ static const char *read_log(Nvrtc *n, NvrtcProgram *p)
     return log;
 }
 
-static bool read_image(Nvrtc *n, NvrtcProgram *p, bool ptx, NvrtcImage *out)
+static bool read_ptx(Nvrtc *n, NvrtcProgram *p, NvrtcBytes *out)
 {
-    if (ptx ? n->ptx_size(p, &out->n) : n->cubin_size(p, &out->n))
+    if (n->ptx_size(p, &out->n))
         return false;
     char *data = arena_alloc(n->a, out->n + 1);
     out->data = data;
-    return out->n > 0 && !(ptx ? n->ptx(p, data) : n->cubin(p, data));
+    return out->n > 0 && !n->ptx(p, data);
 }
 
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, NvrtcImage *out)
+static bool read_cubin(Nvrtc *n, NvrtcProgram *p, NvrtcBytes *out)
+{
+    if (n->cubin_size(p, &out->n))
+        return false;
+    char *data = arena_alloc(n->a, out->n + 1);
+    out->data = data;
+    return out->n > 0 && !n->cubin(p, data);
+}
+
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, bool lines,
+                   NvrtcImage *out)
 {
     NvrtcProgram *p = NULL;
-    *out = (NvrtcImage){NULL, 0, "NVRTC has no memory"};
+    *out = (NvrtcImage){.log = "NVRTC has no memory"};
     if (n->create(&p, text, name, 0, NULL, NULL))
         return false;
     /* no contraction: the bits are those of the C text */
     const char *const options[] = {arena_printf(n->a, "--gpu-architecture=%s", arch),
-                                   "--fmad=false", "--std=c++14"};
-    bool ok = !n->compile(p, (int)ARRAY_LEN(options), options);
+                                   "--fmad=false", "--std=c++14", "-lineinfo"};
+    bool ok = !n->compile(p, (int)ARRAY_LEN(options) - !lines, options);
     out->log = read_log(n, p);
-    ok = ok && read_image(n, p, !strncmp(arch, "compute_", 8), out);
+    ok = ok && read_ptx(n, p, &out->ptx);
+    if (strncmp(arch, "compute_", 8))
+        ok = ok && read_cubin(n, p, &out->cubin);
     n->destroy(&p);
     return ok;
 }

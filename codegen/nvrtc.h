@@ -16,12 +16,19 @@ void nvrtc_close(Nvrtc *n);
 const char *nvrtc_version(const Nvrtc *n);
 
 typedef struct {
-    const void *data; /* a cubin, or PTX for arch "compute_XX" */
+    const void *data;
     size_t n;
-    const char *log; /* warnings or errors; "" if there are none */
+} NvrtcBytes;
+
+typedef struct {
+    NvrtcBytes cubin; /* for an arch "sm_XX" */
+    NvrtcBytes ptx;   /* with its 0 byte at the end */
+    const char *log;  /* warnings or errors; "" if there are none */
 } NvrtcImage;
 
-/** Compiles for one architecture ("sm_80"). False: see the log. */
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, NvrtcImage *out);
+/** Compiles for one architecture ("sm_80", or "compute_80" for PTX alone). `lines`: device code
+ * knows the lines of the text. False: see the log. */
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, bool lines,
+                   NvrtcImage *out);
 
 #endif

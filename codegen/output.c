@@ -2,6 +2,7 @@
  * fails, the earlier ones of the same call are removed. SPDX-License-Identifier: MIT */
 #include "codegen/output.h"
 #include "codegen/header.h"
+#include "codegen/images.h"
 #include "codegen/program.h"
 #include "ir/base/die.h"
 
@@ -94,14 +95,20 @@ static void put_file(Writer *w, const char *path, const StrBuf *text)
         vec_push(w->a, &w->r.files, path);
 }
 
+static const HostModel *either(const Output *o)
+{
+    return o->cpu ? o->cpu : o->cuda;
+}
+
 static void write_sources(Writer *w, const Output *o)
 {
     StrBuf c = {.a = w->a}, h = {.a = w->a}, json = {.a = w->a}, cu = {.a = w->a};
-    const char *name = model_prefix(w->a, o->cpu), *dir = o->out ? o->out : "";
+    const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "";
+    const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true};
     size_t n = strlen(dir);
     const char *slash = n && dir[n - 1] != '/' ? "/" : "";
-    codegen_c(o->cpu, true, &c);
-    header_text(o->cpu, &h);
+    codegen_c_text(&text, &c);
+    header_text(either(o), &h);
     manifest_text(o->cuda ? o->cuda : o->cpu, &json);
     if (o->cuda)
         codegen_cuda(o->cuda, &cu);
@@ -194,43 +201,83 @@ static void object_args(Args *x, const Output *o)
         arg(x, small[i]);
 }
 
+/* Device code of the model, packed, in files of `dir` that the C text embeds. */
+static void make_images(Writer *w, const Output *o, const char *dir, CText *text)
+{
+    StrBuf cu = {.a = w->a};
+    const char *name = arena_printf(w->a, "%s.cu", model_prefix(w->a, o->cuda));
+    codegen_cuda(o->cuda, &cu);
+    const DeviceImages made =
+        images_make(w->a, sb_text(&cu), name, o->archs, o->narchs, o->debug);
+    ImageFile *files = arena_array(w->a, ImageFile, made.at.n + 1);
+    if (made.status)
+        fail(w, made.status, made.message);
+    for (uint32_t i = 0; i < made.at.n && !w->r.status; i++) {
+        const DeviceImage *image = &made.at.at[i];
+        size_t n = 0;
+        const void *packed = image_pack(w->a, image, &n);
+        files[i] = (ImageFile){image->arch, image->is_ptx, arena_printf(w->a, "%s/image%u", dir, i),
+                               packed ? n : image->n, packed ? image->n : 0};
+        const char *wrong = codegen_write_file(w->a, files[i].file, packed ? packed : image->data,
+                                               files[i].bytes);
+        if (wrong)
+            fail(w, 1, wrong);
+        text->nimages++;
+    }
+    text->images = files;
+}
+
+static const char *write_texts(Writer *w, const Output *o, const CText *text, const char *source,
+                               const char *header)
+{
+    StrBuf c = {.a = w->a}, h = {.a = w->a};
+    codegen_c_text(text, &c);
+    header_text(either(o), &h);
+    const char *wrong = codegen_write_file(w->a, source, sb_text(&c), c.n);
+    return wrong ? wrong : codegen_write_file(w->a, header, sb_text(&h), h.n);
+}
+
+static void compile_text(Writer *w, const Output *o, const char *source, const char *to)
+{
+    const char *log = "";
+    Args x = {.a = w->a};
+    common_args(&x, o->level, o->native);
+    for (int i = 0; i < o->ninclude_dirs; i++)
+        arg(&x, arena_printf(w->a, "-I%s", o->include_dirs[i]));
+    own_includes(&x);
+    if (o->debug)
+        arg(&x, "-g");
+    object_args(&x, o);
+    arg(&x, "-o");
+    arg(&x, to);
+    arg(&x, source);
+    arg(&x, NULL);
+    const int status = codegen_cc(w->a, x.at.at, &log);
+    if (status == 4)
+        log = arena_printf(w->a, "the C compiler refused the generated code:\n%s", log);
+    if (status)
+        fail(w, status, log);
+}
+
 static void compile_object(Writer *w, const Output *o, const char *dir, const char *to)
 {
-    const char *name = model_prefix(w->a, o->cpu), *log = "";
-    StrBuf c = {.a = w->a}, h = {.a = w->a};
-    codegen_c(o->cpu, true, &c);
-    header_text(o->cpu, &h);
+    const char *name = model_prefix(w->a, either(o));
     const char *source = arena_printf(w->a, "%s/%s.c", dir, name);
     const char *header = arena_printf(w->a, "%s/%s.h", dir, name);
-    const char *wrong = codegen_write_file(w->a, source, sb_text(&c), c.n);
-    if (!wrong)
-        wrong = codegen_write_file(w->a, header, sb_text(&h), h.n);
-    if (wrong) {
-        fail(w, 1, wrong);
-    } else {
-        Args x = {.a = w->a};
-        common_args(&x, o->level, o->native);
-        for (int i = 0; i < o->ninclude_dirs; i++)
-            arg(&x, arena_printf(w->a, "-I%s", o->include_dirs[i]));
-        own_includes(&x);
-        if (o->debug)
-            arg(&x, "-g");
-        object_args(&x, o);
-        arg(&x, "-o");
-        arg(&x, to);
-        arg(&x, source);
-        arg(&x, NULL);
-        int status = codegen_cc(w->a, x.at.at, &log);
-        if (status)
-            fail(w, status,
-                 status == 4 ? arena_printf(w->a,
-                                            "the C compiler refused the generated "
-                                            "code:\n%s",
-                                            log)
-                             : log);
+    CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true};
+    if (o->cuda)
+        make_images(w, o, dir, &text);
+    if (!w->r.status) {
+        const char *wrong = write_texts(w, o, &text, source, header);
+        if (wrong)
+            fail(w, 1, wrong);
+        else
+            compile_text(w, o, source, to);
     }
     unlink(source);
     unlink(header);
+    for (int i = 0; i < text.nimages; i++)
+        unlink(text.images[i].file);
 }
 
 static const char *directory_of(Arena *a, const char *path)
@@ -243,7 +290,7 @@ static const char *directory_of(Arena *a, const char *path)
 static const char *header_path(Arena *a, const Output *o, const char *object)
 {
     if (o->kind == OUTPUT_SHARED)
-        return arena_printf(a, "%s%s.h", directory_of(a, object), model_prefix(a, o->cpu));
+        return arena_printf(a, "%s%s.h", directory_of(a, object), model_prefix(a, either(o)));
     size_t n = strlen(object);
     if (n > 2 && !strcmp(object + n - 2, ".o"))
         n -= 2;
@@ -252,7 +299,7 @@ static const char *header_path(Arena *a, const Output *o, const char *object)
 
 static void write_compiled(Writer *w, const Output *o)
 {
-    const char *name = model_prefix(w->a, o->cpu);
+    const char *name = model_prefix(w->a, either(o));
     const char *to =
         o->out ? o->out : arena_printf(w->a, o->kind == OUTPUT_SHARED ? "lib%s.so" : "%s.o", name);
     const char *tmp = getenv("TMPDIR");
@@ -275,7 +322,7 @@ static void write_compiled(Writer *w, const Output *o)
     }
     vec_push(w->a, &w->r.files, to);
     StrBuf h = {.a = w->a};
-    header_text(o->cpu, &h);
+    header_text(either(o), &h);
     put_file(w, header_path(w->a, o, to), &h);
 }
 

@@ -11,6 +11,25 @@
 /** The whole C file: banner, scalar functions, kernels, tables, entry points. Without `entries` it
  * stands alone: the tables' header is pasted, nothing of the runtime is called. */
 void codegen_c(const HostModel *cpu, bool entries, StrBuf *out);
+
+/* Device code in a file, as the C text embeds it. */
+typedef struct {
+    int arch;
+    bool is_ptx;
+    const char *file;
+    size_t bytes, whole; /* whole != 0: packed, of so many bytes */
+} ImageFile;
+
+/* The C file of a model for one or both targets. */
+typedef struct {
+    const HostModel *cpu, *cuda; /* one may be NULL */
+    bool entries;
+    const ImageFile *images; /* for cuda. Without: with a CPU model, a cubin that macros name when
+                                the text is compiled; else none, the loader fills them in */
+    int nimages;
+} CText;
+
+void codegen_c_text(const CText *t, StrBuf *out);
 /** The whole CUDA file: banner, scalar functions, kernels. */
 void codegen_cuda(const HostModel *cuda, StrBuf *out);
 
@@ -25,8 +44,10 @@ typedef enum {
 
 typedef struct {
     OutputKind kind;
-    const HostModel *cpu;  /* always */
-    const HostModel *cuda; /* or NULL */
+    const HostModel *cpu;  /* one of the two may be NULL */
+    const HostModel *cuda;
+    const char *const *archs; /* for CUDA: "sm_80"; used unless kind is SOURCES */
+    int narchs;
     const char *out; /* SOURCES: directory ("" or NULL: the current one), made if missing; else
                         the file (NULL: by the model's name) */
     int level;       /* of -O */
@@ -67,5 +88,9 @@ typedef struct {
  * $XDG_CACHE_HOME/tenon, else ~/.cache/tenon. Safe with several processes at once; a damaged entry
  * is made anew. */
 LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level);
+
+/** The same for a model lowered for CUDA: device code for one architecture (80: a cubin, and PTX
+ * where a driver refuses that), made by NVRTC and kept in the same place. */
+LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch);
 
 #endif

@@ -63,41 +63,55 @@ static int cell_cost(const HostModel *m, const Kernel *k)
     return cost < 60 ? cost : 60;
 }
 
-static void print_checks(const HostModel *m, const PrintedKernel *k, StrBuf *out)
+static void print_checks(const HostModel *m, const PrintedKernel *k, const char *prefix,
+                         StrBuf *out)
 {
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     StrBuf s = {.a = out->a};
     if (!k->nsites)
         return;
     for (uint32_t i = 0; i < k->nsites; i++)
         sb_printf(&s, "%s%s", i ? ", " : "",
                   quoted(out->a, where_text(m->p, out->a, k->sites[i].at)));
-    emit_line(&e, "static const char *const %s_checks[] = {%s};", k->name, sb_text(&s));
+    emit_line(&e, "static const char *const %s%s_checks[] = {%s};", prefix, k->name, sb_text(&s));
 }
 
-static void print_kernels(const HostModel *m, const PrintedKernel *printed, StrBuf *out)
+static int at_least_one(int n)
+{
+    return n > 0 ? n : 1;
+}
+
+static void print_kernels(const HostModel *m, const PrintedKernel *printed, bool cuda,
+                          const char *prefix, StrBuf *out)
 {
     Arena *a = out->a;
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     Symbol sizes[64];
     if (!m->kernels.n)
         return;
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        print_checks(m, &printed[i], out);
-    emit_open(&e, "static const tn_kernel kernels[] = {");
+        print_checks(m, &printed[i], prefix, out);
+    emit_open(&e, "static const tn_kernel %skernels[] = {", prefix);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
         StrBuf s = {.a = a};
-        sb_printf(&s, "{.name = \"%s\", .where = %s, ", printed[i].name,
+        sb_printf(&s, "{.name = \"%s\", .where = %s", printed[i].name,
                   quoted(a, kernel_where(m->p, k, a)));
-        sb_printf(&s, printed[i].once ? ".cpu = %s_call" : "TN_CPU(%s)", printed[i].name);
-        sb_printf(&s, ", .nparams = %u, .nsizes = %u, .lanes = %d, .teams = %d", k->params.n,
-                  kernel_sizes(m->p, k, sizes, 64), k->lanes, k->teams);
-        sb_printf(&s, ", .cost = %d", cell_cost(m, k));
+        if (!cuda)
+            sb_printf(&s, printed[i].once ? ", .cpu = %s_call" : ", TN_CPU(%s)", printed[i].name);
+        sb_printf(&s, ", .nparams = %u, .nsizes = %u", k->params.n,
+                  kernel_sizes(m->p, k, sizes, 64));
+        if (cuda)
+            sb_printf(&s, ", .lanes = %d, .teams = %d, .block_cells = %d", at_least_one(k->lanes),
+                      at_least_one(k->teams), printed[i].block_cells);
+        else
+            sb_printf(&s, ", .cost = %d", cell_cost(m, k));
+        if (printed[i].wide)
+            sb_printf(&s, ", .wide = %#" PRIx64, printed[i].wide);
         if (printed[i].nsites)
-            sb_printf(&s, ", .nchecks = %u, .checks = %s_checks", printed[i].nsites,
+            sb_printf(&s, ", .nchecks = %u, .checks = %s%s_checks", printed[i].nsites, prefix,
                       printed[i].name);
-        emit_line(&e, "%s, .block_cells = %d},", sb_text(&s), printed[i].block_cells);
+        emit_line(&e, "%s},", sb_text(&s));
     }
     emit_close(&e, ";");
     emit_line(&e, "%s", "");
@@ -120,7 +134,7 @@ static void print_slots(const HostModel *m, StrBuf *out)
         [SLOT_PARAM] = "PARAM",   [SLOT_GRAD] = "GRAD",   [SLOT_MOMENT] = "MOMENT",
         [SLOT_BUFFER] = "BUFFER", [SLOT_HYPER] = "HYPER", [SLOT_COUNTER] = "COUNTER",
         [SLOT_SEED] = "SEED",     [SLOT_CALLS] = "CALLS"};
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     emit_open(&e, "static const tn_slot slots[] = {");
     emit_line(&e, "{0},");
     for (uint32_t i = 1; i < m->p->slots.n; i++) {
@@ -137,7 +151,7 @@ static void print_slots(const HostModel *m, StrBuf *out)
 static const char *view_aliases(const HostModel *m, uint32_t i, StrBuf *out)
 {
     const StateView *v = &m->p->state.at[i];
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     StrBuf s = {.a = out->a};
     if (!v->aliases.n)
         return "NULL";
@@ -149,7 +163,7 @@ static const char *view_aliases(const HostModel *m, uint32_t i, StrBuf *out)
 
 static void print_views(const HostModel *m, StrBuf *out)
 {
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     const char **aliases = arena_array(out->a, const char *, m->p->state.n + 1);
     if (!m->p->state.n)
         return;
@@ -172,7 +186,7 @@ static void print_views(const HostModel *m, StrBuf *out)
 
 static void print_trains(const HostModel *m, StrBuf *out)
 {
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     if (!m->p->trains.n)
         return;
     emit_open(&e, "static const tn_train trains[] = {");
@@ -192,32 +206,22 @@ static const char *table_or_null(bool there, const char *name)
     return there ? name : "NULL";
 }
 
-void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *out)
+void program_state(const HostModel *m, StrBuf *out)
 {
-    const char *model = model_prefix(out->a, m);
-    SizeCode code = {.lines = {.n = 0}};
-    StrBuf elements = {.a = out->a};
-    Emit e = {out, 0};
-    print_kernels(m, kernels, out);
+    Emit e = {.out = out};
     emit_line(&e, "/* --- state --- */");
     emit_line(&e, "%s", "");
     print_slots(m, out);
     print_views(m, out);
     print_trains(m, out);
     emit_line(&e, "%s", "");
-    for (uint32_t i = 0; i < m->programs.n; i++) {
-        emit_line(&e, "/* --- %s --- */", sym_text(m->p->cx->names, m->programs.at[i]->name));
-        emit_line(&e, "%s", "");
-        program_table(m, m->programs.at[i], &code, out, &elements);
-    }
-    program_size_code(&code, out);
-    if (m->programs.n) {
-        emit_line(&e, "static const tn_program programs[] = {");
-        sb_puts(out, sb_text(&elements));
-        emit_line(&e, "};");
-        emit_line(&e, "%s", "");
-    }
-    emit_open(&e, "const tn_model_desc %s_desc = {", model);
+}
+
+static void print_desc(const HostModel *m, const TableOptions *o, const char *prefix, StrBuf *out)
+{
+    Emit e = {.out = out};
+    const char *model = model_prefix(out->a, m);
+    emit_open(&e, "%sconst tn_model_desc %s_%sdesc = {", o->second ? "static " : "", model, prefix);
     emit_line(&e, ".abi = TN_ABI,");
     emit_line(&e, ".size = sizeof(tn_model_desc),");
     emit_line(&e, ".name = %s,", quoted(out->a, sym_text(m->p->cx->names, m->p->name)));
@@ -230,11 +234,43 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *ou
     emit_line(&e, ".ntrains = %u,", m->p->trains.n);
     emit_line(&e, ".slots = slots,");
     emit_line(&e, ".views = %s,", table_or_null(m->p->state.n, "views"));
-    emit_line(&e, ".kernels = %s,", table_or_null(m->kernels.n, "kernels"));
-    emit_line(&e, ".programs = %s,", table_or_null(m->programs.n, "programs"));
+    emit_line(&e, ".kernels = %s%s,", m->kernels.n ? prefix : "",
+              table_or_null(m->kernels.n, "kernels"));
+    emit_line(&e, ".programs = %s%s,", m->programs.n ? prefix : "",
+              table_or_null(m->programs.n, "programs"));
     emit_line(&e, ".trains = %s,", table_or_null(m->p->trains.n, "trains"));
+    if (o->nimages)
+        emit_line(&e, ".images = images,");
+    if (o->nimages)
+        emit_line(&e, ".nimages = %d,", o->nimages);
+    if (o->cuda_desc)
+        emit_line(&e, ".cuda = %s,", o->cuda_desc);
     emit_close(&e, ";");
     emit_line(&e, "%s", "");
+}
+
+void program_tables(const HostModel *m, const PrintedKernel *kernels, const TableOptions *o,
+                    StrBuf *out)
+{
+    const char *prefix = o->second ? "cuda_" : "";
+    SizeCode code = {.lines = {.n = 0}};
+    StrBuf elements = {.a = out->a};
+    Emit e = {.out = out};
+    print_kernels(m, kernels, o->cuda, prefix, out);
+    for (uint32_t i = 0; i < m->programs.n; i++) {
+        emit_line(&e, "/* --- %s%s --- */", sym_text(m->p->cx->names, m->programs.at[i]->name),
+                  o->second ? " on CUDA" : "");
+        emit_line(&e, "%s", "");
+        program_table(m, m->programs.at[i], prefix, &code, out, &elements);
+    }
+    program_size_code(&code, prefix, out);
+    if (m->programs.n) {
+        emit_line(&e, "static const tn_program %sprograms[] = {", prefix);
+        sb_puts(out, sb_text(&elements));
+        emit_line(&e, "};");
+        emit_line(&e, "%s", "");
+    }
+    print_desc(m, o, prefix, out);
 }
 
 /* --- entry points --------------------------------------------------------------------------------
@@ -300,7 +336,7 @@ const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h)
 static void print_entry(const HostModel *m, uint32_t program, StrBuf *out)
 {
     const HostProgram *h = m->programs.at[program];
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     StrBuf args = {.a = out->a};
     for (uint32_t i = 0; i < h->args.n; i++)
         sb_printf(&args, "%s%s", i ? ", " : "", entry_arg_name(out->a, m, h, i));
@@ -318,7 +354,7 @@ static void print_entry(const HostModel *m, uint32_t program, StrBuf *out)
 void program_entries(const HostModel *m, StrBuf *out)
 {
     const char *model = model_prefix(out->a, m);
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     emit_line(&e, "tn_status %s_create(tn_context *ctx, const tn_model_options *opt, %s **out)",
               model, model);
     emit_open(&e, "{");

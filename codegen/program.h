@@ -15,9 +15,21 @@ const char *where_text(const Program *p, Arena *a, Span at);
 /** A string as a C (and JSON) literal, with its quotes. */
 const char *quoted(Arena *a, const char *s);
 
-/** The tables of all programs, of state and of kernels, and `const tn_model_desc MODEL_desc`. The
- * functions of `kernels` (one for each of the model's) have been printed before. */
-void program_tables(const HostModel *m, const PrintedKernel *kernels, StrBuf *out);
+/* Which tables, beside the model and its printed kernels. */
+typedef struct {
+    bool cuda;          /* for CUDA: kernels have no CPU functions */
+    bool second;        /* of the same file as the CPU's: names begin with cuda_, and state is shared */
+    const char *cuda_desc; /* of the same model for CUDA, printed before: "&lltm_cuda_desc"; or NULL */
+    int nimages;           /* of a model for CUDA; the table `images` is printed before */
+} TableOptions;
+
+/** The tables of all programs, of state and of kernels, and `const tn_model_desc MODEL_desc`
+ * (MODEL_cuda_desc for the second). The functions of `kernels` (one for each of the model's) have
+ * been printed before. */
+void program_tables(const HostModel *m, const PrintedKernel *kernels, const TableOptions *o,
+                    StrBuf *out);
+/** The tables of state alone, once in a file. */
+void program_state(const HostModel *m, StrBuf *out);
 
 /** The bodies of the functions that header.c declares. */
 void program_entries(const HostModel *m, StrBuf *out);
@@ -30,9 +42,9 @@ typedef struct {
 
 /* One program's tables, and its element of the table of programs (program_tables.c). Adds to the
  * code of sizes, which is printed behind the tables. */
-void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out,
-                   StrBuf *element);
-void program_size_code(const SizeCode *code, StrBuf *out);
+void program_table(const HostModel *m, const HostProgram *h, const char *prefix, SizeCode *code,
+                   StrBuf *out, StrBuf *element);
+void program_size_code(const SizeCode *code, const char *prefix, StrBuf *out);
 
 /** Whether callers see the program as a function; init and tests they do not. */
 bool program_is_entry(const HostProgram *h);

@@ -11,7 +11,8 @@ typedef struct {
     const HostModel *m;
     const HostProgram *h;
     Arena *a;
-    const char *name; /* of the tables */
+    const char *name;   /* of the tables */
+    const char *prefix; /* of all names: "" or "cuda_" */
     SizeCode *code;   /* of the model */
     VEC(Dim) dims;
     VEC(uint32_t) starts; /* where the code of each size begins */
@@ -158,12 +159,12 @@ static void code_sizes(Tables *t)
     }
 }
 
-void program_size_code(const SizeCode *code, StrBuf *out)
+void program_size_code(const SizeCode *code, const char *prefix, StrBuf *out)
 {
-    Emit e = {out, 0};
+    Emit e = {.out = out};
     if (!code->lines.n)
         return;
-    emit_open(&e, "static const int64_t size_code[] = {");
+    emit_open(&e, "static const int64_t %ssize_code[] = {", prefix);
     for (uint32_t i = 0, at = 0; i < code->lines.n; at += words(code->lines.at[i]), i++)
         emit_line(&e, "%s /* at %u: %s */", code->lines.at[i], at, code->comments.at[i]);
     emit_close(&e, ";");
@@ -275,7 +276,7 @@ static void add_buffer(Tables *t, uint32_t i)
         print_data(t, i);
         sb_printf(&s, ", .data = %s_data%u", t->name, i);
     }
-    Emit e = {&t->buffers, 1};
+    Emit e = {.out = &t->buffers, .depth = 1};
     const char *shape = shape_text(t->m->p, t->a, b->shape, b->rank);
     emit_line(&e, "/* %u: %s %s%s */", i, text_of(t, b->name), dtype_name(b->dtype), shape);
     emit_line(&e, "%s},", sb_text(&s));
@@ -286,7 +287,7 @@ static void add_buffer(Tables *t, uint32_t i)
 
 static uint32_t add_operand(Tables *t, uint32_t buf, Dim at)
 {
-    Emit e = {&t->operands, 1};
+    Emit e = {.out = &t->operands, .depth = 1};
     emit_line(&e, "{%u, %d}, /* %s */", buf, offset(t, at), text_of(t, t->h->buffers.at[buf].name));
     return t->noperands++;
 }
@@ -307,7 +308,7 @@ static int32_t count(Tables *t, Dim d) /* a batch that is absent is one */
 
 static void add_gemm(Tables *t, const Step *s)
 {
-    Emit e = {&t->gemms, 1};
+    Emit e = {.out = &t->gemms, .depth = 1};
     StrBuf text = {.a = t->a};
     sb_printf(&text, "{.m = %d, .n = %d, .k = %d, .batch0 = %d, .batch1 = %d", number(t, s->m),
               number(t, s->n), number(t, s->k), count(t, s->batch[0]), count(t, s->batch[1]));
@@ -398,7 +399,7 @@ static void add_step(Tables *t, const Step *s)
                   add_operand(t, s->dst, (Dim){0}), constant_text(t, s->value));
     if (s->when.n)
         sb_printf(&text, ", .when = {%u, %u}", list_guards(t, s->when), s->when.n);
-    Emit e = {&t->steps, 1};
+    Emit e = {.out = &t->steps, .depth = 1};
     emit_line(&e, "/* %s */", step_comment(t, s));
     const char *where = where_text(t->m->p, t->a, s->site.at);
     if (*where && s->kind != STEP_LAUNCH) /* kernels know their lines */
@@ -412,14 +413,14 @@ static void add_step(Tables *t, const Step *s)
 static void add_arg(Tables *t, uint32_t i)
 {
     const HostArg *a = &t->h->args.at[i];
-    Emit e = {&t->args, 1};
+    Emit e = {.out = &t->args, .depth = 1};
     emit_line(&e, "{%s, %u, %d, %d, %d},", quoted(t->a, text_of(t, a->name)), a->buf, a->optional,
               a->inout, i >= t->h->nargs);
 }
 
 static void add_check(Tables *t, const EntryCheck *c)
 {
-    Emit e = {&t->checks, 1};
+    Emit e = {.out = &t->checks, .depth = 1};
     emit_line(&e, "{%s, %s, %s},", guard_text(t, &c->guard), quoted(t->a, c->message),
               quoted(t->a, where_text(t->m->p, t->a, c->at)));
 }
@@ -437,14 +438,16 @@ static void print_table(Emit *e, const char *type, const char *name, const char 
     emit_line(e, "};");
 }
 
-static Tables collect(const HostModel *m, const HostProgram *h, SizeCode *code, Arena *a)
+static Tables collect(const HostModel *m, const HostProgram *h, const char *prefix, SizeCode *code,
+                      Arena *a)
 {
-    Tables t = {.m = m, .h = h, .a = a, .code = code};
+    Tables t = {.m = m, .h = h, .a = a, .prefix = prefix, .code = code};
     t.name = name_clean(a, sym_text(m->p->cx->names, h->name));
     if (h->graph->kind == GRAPH_TEST) /* named by a sentence, which may clean to a method's name */
         for (uint32_t i = 0; i < m->programs.n; i++)
             if (m->programs.at[i] == h)
                 t.name = arena_printf(a, "test%u_%s", i, t.name);
+    t.name = arena_printf(a, "%s%s", prefix, t.name);
     StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps, &t.buffers, &t.data, &t.checks, &t.args};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         texts[i]->a = a;
@@ -489,7 +492,7 @@ static void put_element(Tables *t, StrBuf *out)
               t->symbols.n, t->dims.n, h->buffers.n, h->args.n, h->steps.n);
     sb_printf(&s, ", .nchecks = %u, .ntape = %u", h->graph->checks.n, h->tape.n);
     put_pointer(t, &s, "symbols", t->symbols.n);
-    sb_puts(&s, ", .code = size_code");
+    sb_printf(&s, ", .code = %ssize_code", t->prefix);
     put_pointer(t, &s, "dim_code", true);
     put_pointer(t, &s, "lists", t->lists.n);
     put_pointer(t, &s, "guards", t->guards.n);
@@ -500,15 +503,15 @@ static void put_element(Tables *t, StrBuf *out)
     put_pointer(t, &s, "operands", t->noperands);
     put_pointer(t, &s, "gemms", t->ngemms);
     put_pointer(t, &s, "steps", h->steps.n);
-    Emit e = {out, 1};
+    Emit e = {.out = out, .depth = 1};
     emit_line(&e, "%s},", sb_text(&s));
 }
 
-void program_table(const HostModel *m, const HostProgram *h, SizeCode *code, StrBuf *out,
-                   StrBuf *element)
+void program_table(const HostModel *m, const HostProgram *h, const char *prefix, SizeCode *code,
+                   StrBuf *out, StrBuf *element)
 {
-    Tables t = collect(m, h, code, out->a);
-    Emit e = {out, 0};
+    Tables t = collect(m, h, prefix, code, out->a);
+    Emit e = {.out = out};
     StrBuf guards = {.a = t.a};
     for (uint32_t i = 0; i < t.guards.n; i++)
         sb_printf(&guards, "    %s,\n", t.guards.at[i]);

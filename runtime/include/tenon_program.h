@@ -101,6 +101,7 @@ typedef struct {
     const char *const *checks; /* where each check comes from: "lltm.tn:12"; NULL without */
     int32_t block_cells;      /* CUDA: cells a block works on: the grid is ceil(cells / this) */
     tn_cpu_kernel *fast;      /* the same for processors with AVX2, FMA and BMI2; or NULL */
+    uint64_t wide;            /* CUDA: bit i: size i is a long long, not an int */
 } tn_kernel;
 
 enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT };
@@ -178,12 +179,13 @@ typedef struct {
     int32_t accumulate;
 } tn_train;
 
-/* Device code of a model: all its kernels, for one architecture. */
+/* Device code of a model: all its kernels, for one architecture. PTX text ends with a 0 byte. */
 typedef struct {
     int32_t arch;   /* 80: sm_80 */
     int32_t is_ptx; /* 1: PTX text, for this architecture and all later ones; 0: a cubin */
     const void *data;
-    size_t bytes;
+    size_t bytes;   /* of data; 0: the cubin itself says */
+    size_t whole;   /* != 0: data is one LZ4 block, which unpacks to so many bytes */
 } tn_image;
 
 typedef struct tn_model_desc tn_model_desc;
