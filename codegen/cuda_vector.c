@@ -135,6 +135,7 @@ static void print_elements(Cuda *c, const KStmt *loop, const char **to)
     for (uint32_t i = 0; i < loop->body.n; i++) {
         const KStmt *s = &loop->body.at[i];
         if (to[i]) {
+            ktext_line(t, s);
             emit_line(&t->e, "%s.v[k] = %s;", to[i], ktext_to_memory(t, s->param, s->expr));
             continue;
         }
@@ -165,10 +166,13 @@ void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registe
     t->nsubst--;
     t->keep_index = keep;
     forget_loads(t);
-    for (uint32_t i = 0; i < loop->body.n; i++)
-        if (to[i])
-            emit_line(&t->e, "store%d(%s, %s);", width,
-                      address(c, loop->body.at[i].param, loop->body.at[i].at), to[i]);
+    for (uint32_t i = 0; i < loop->body.n; i++) {
+        if (!to[i])
+            continue;
+        ktext_line(t, &loop->body.at[i]);
+        emit_line(&t->e, "store%d(%s, %s);", width,
+                  address(c, loop->body.at[i].param, loop->body.at[i].at), to[i]);
+    }
 }
 
 /* Loads are "const TYPE name = ", stores go through a variable "TYPE name;". */

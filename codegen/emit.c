@@ -103,6 +103,23 @@ static void put_spaces(StrBuf *out, size_t n)
     sb_write(out, spaces, n);
 }
 
+/* The directive, unless compilers count on to the line anyway. */
+static void put_directive(Emit *e)
+{
+    EmitLines *l = e->lines;
+    if (l->next != l->line)
+        sb_printf(e->out, "#line %d %s\n", l->line, l->file);
+    l->next = l->line + 1;
+}
+
+static void put_numbered(Emit *e, const char *s)
+{
+    put_directive(e);
+    put_spaces(e->out, (size_t)e->depth * EMIT_INDENT);
+    sb_puts(e->out, s);
+    sb_putc(e->out, '\n');
+}
+
 static void put_wrapped(Emit *e, const char *s)
 {
     size_t base = (size_t)e->depth * EMIT_INDENT, column = base;
@@ -134,10 +151,15 @@ static void vline(Emit *e, const char *fmt, va_list ap)
     char local[512]; /* most lines fit: the arena keeps only what is longer */
     StrBuf text = {.a = e->out->a, .text = local, .cap = sizeof local};
     sb_vprintf(&text, fmt, ap);
-    if (text.n)
+    if (text.n && e->lines) {
+        put_numbered(e, sb_text(&text));
+    } else if (text.n) {
         put_wrapped(e, sb_text(&text));
-    else
+    } else {
         sb_putc(e->out, '\n');
+        if (e->lines)
+            e->lines->next++;
+    }
 }
 
 void emit_line(Emit *e, const char *fmt, ...)
@@ -151,7 +173,7 @@ void emit_line(Emit *e, const char *fmt, ...)
 void emit_function(Emit *e, const char *head, const char *params)
 {
     size_t n = strlen(head);
-    if (n <= EMIT_WIDTH / 2 || n + strlen(params) + 2 <= EMIT_WIDTH) {
+    if (e->lines || n <= EMIT_WIDTH / 2 || n + strlen(params) + 2 <= EMIT_WIDTH) {
         emit_line(e, "%s(%s)", head, params);
         return;
     }
@@ -204,4 +226,35 @@ void emit_out(Emit *e)
 void emit_raw(Emit *e, const char *text)
 {
     sb_puts(e->out, text);
+    for (; e->lines && *text; text++)
+        e->lines->next += *text == '\n';
+}
+
+/* No compiler takes it: the number and the file's name are put in when the text is whole. */
+static const char own_lines[] = "#line\n";
+
+void emit_own_lines(Emit *e)
+{
+    if (!e->lines)
+        return;
+    sb_puts(e->out, own_lines);
+    e->lines = NULL;
+}
+
+void emit_resolve_lines(StrBuf *out, const char *file)
+{
+    if (!out->n || !strstr(sb_text(out), own_lines))
+        return;
+    StrBuf to = {.a = out->a};
+    int line = 1;
+    for (const char *s = sb_text(out), *end; *s; s = end) {
+        end = strchr(s, '\n');
+        end = end ? end + 1 : s + strlen(s);
+        line++;
+        if (!strncmp(s, own_lines, sizeof own_lines - 1))
+            sb_printf(&to, "#line %d \"%s\"\n", line, file);
+        else
+            sb_write(&to, s, (size_t)(end - s));
+    }
+    *out = to;
 }

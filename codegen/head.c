@@ -9,30 +9,33 @@ static const char *const class_names[] = {
     [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy",
 };
 
-/* Lines of the model's own file; those of imports and of the library only if there are no others.
- */
-const char *kernel_where(Program *p, const Kernel *k, Arena *a)
+KernelLines kernel_lines(const Program *p, const Kernel *k)
 {
-    uint32_t file = 0;
-    int lo = 0, hi = 0;
-    for (int pass = 0; pass < 2 && !file; pass++)
+    KernelLines r = {0, 0, 0};
+    for (int pass = 0; pass < 2 && !r.file; pass++)
         for (uint32_t i = 0; i < k->lines.n; i++) {
             Span at = k->lines.at[i];
             if (!at.file || (pass == 0 && source_file(p->cx->sources, at.file)->is_std) ||
-                (file && at.file != file))
+                (r.file && at.file != r.file))
                 continue;
             int line, col;
             source_position(p->cx->sources, at.file, at.start, &line, &col);
-            lo = !file || line < lo ? line : lo;
-            hi = !file || line > hi ? line : hi;
-            file = at.file;
+            r.lo = !r.file || line < r.lo ? line : r.lo;
+            r.hi = !r.file || line > r.hi ? line : r.hi;
+            r.file = at.file;
         }
-    if (!file)
+    return r;
+}
+
+const char *kernel_where(Program *p, const Kernel *k, Arena *a)
+{
+    const KernelLines l = kernel_lines(p, k);
+    if (!l.file)
         return "";
-    const char *path = source_file(p->cx->sources, file)->path, *slash = strrchr(path, '/');
+    const char *path = source_file(p->cx->sources, l.file)->path, *slash = strrchr(path, '/');
     path = slash ? slash + 1 : path;
-    return lo == hi ? arena_printf(a, "%s:%d", path, lo)
-                    : arena_printf(a, "%s:%d-%d", path, lo, hi);
+    return l.lo == l.hi ? arena_printf(a, "%s:%d", path, l.lo)
+                        : arena_printf(a, "%s:%d-%d", path, l.lo, l.hi);
 }
 
 static const char *bytes_text(Program *p, Arena *a, Dim d)

@@ -1,6 +1,29 @@
 /* ktext.c: the state of a kernel that is being printed: names and scopes.
  * SPDX-License-Identifier: MIT */
-#include "codegen/ktext.h"
+#include "codegen/c.h"
+#include "codegen/program.h"
+
+/* The kernel's lines are those of one file. */
+static void find_lines(KText *t)
+{
+    KernelLines l = kernel_lines(t->p, t->k);
+    if (!l.file)
+        return;
+    t->line_file = l.file;
+    t->lines = arena_new(t->a, EmitLines);
+    t->lines->file = quoted(t->a, source_file(t->p->cx->sources, l.file)->path);
+    t->lines->line = l.lo;
+    t->e.lines = t->lines;
+}
+
+Emit ktext_frame(KText *t, StrBuf *out)
+{
+    if (t->lines) {
+        t->lines->next = 0;
+        t->lines->line = kernel_lines(t->p, t->k).lo;
+    }
+    return (Emit){.out = out, .lines = t->lines};
+}
 
 KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
 {
@@ -26,7 +49,30 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     for (uint32_t i = 0; i < k->params.n; i++)
         t.param[i] = name_unique(&t.names, sym_text(p->cx->names, k->params.at[i].name));
     accs_analyse(&t);
+    if (p->debug)
+        find_lines(&t);
     return t;
+}
+
+/* Where a statement comes from: its own place, its expression's, or that of what it holds. */
+static Span stmt_place(const KText *t, const KStmt *s)
+{
+    Span at = s->site.at;
+    if (!at.file && s->expr.id)
+        at = kexpr(t->k, s->expr)->site.at;
+    for (uint32_t i = 0; i < s->body.n && !at.file; i++)
+        at = stmt_place(t, &s->body.at[i]);
+    return at;
+}
+
+void ktext_line(KText *t, const KStmt *s)
+{
+    if (!t->lines)
+        return;
+    Span at = stmt_place(t, s);
+    int col;
+    if (at.file == t->line_file) /* what another file says belongs to the line that calls it */
+        source_position(t->p->cx->sources, at.file, at.start, &t->lines->line, &col);
 }
 
 Scope scope_begin(const KText *t)
@@ -95,6 +141,7 @@ const char *ktext_let_name(KText *t, const KStmt *s)
 void ktext_print_check(KText *t, const KStmt *s)
 {
     const char *index, *size;
+    ktext_line(t, s);
     emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
     emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
     if (ktext_checked(t, s->pred, &index, &size)) {
@@ -106,6 +153,7 @@ void ktext_print_check(KText *t, const KStmt *s)
 
 void ktext_print_store(KText *t, const KStmt *s)
 {
+    ktext_line(t, s);
     const char *value = ktext_to_memory(t, s->param, s->expr);
     emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
 }

@@ -69,10 +69,17 @@ typedef struct {
     VEC(Site) sites;      /* of each check; its number is its place from 1 */
     VEC(uint32_t) lets;   /* expressions whose names are in scope, in order */
     uint32_t *seen, mark; /* by expression: visited by the walk number `mark` */
+    EmitLines *lines;     /* -g: the model's line of what is printed; else NULL */
+    uint32_t line_file;   /* which file its lines are in */
 } KText;
 
 /** Starts the text of a kernel: parameters get their names, everything else is out of scope. */
 KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out);
+
+/** -g: what is printed next belongs to the statement's line, as far as that is known. */
+void ktext_line(KText *t, const KStmt *s);
+/** Lays out `e` like the text of the kernel: its head and its end have the kernel's first line. */
+Emit ktext_frame(KText *t, StrBuf *out);
 
 /* A block's names go out of scope at its end. */
 typedef struct {

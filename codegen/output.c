@@ -237,6 +237,12 @@ static const char *write_texts(Writer *w, const Output *o, const CText *text, co
     return wrong ? wrong : codegen_write_file(w->a, header, sb_text(&h), h.n);
 }
 
+static const char *directory_of(Arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? arena_strndup(a, path, (size_t)(slash - path + 1)) : "";
+}
+
 static void compile_text(Writer *w, const Output *o, const char *source, const char *to)
 {
     const char *log = "";
@@ -245,8 +251,10 @@ static void compile_text(Writer *w, const Output *o, const char *source, const c
     for (int i = 0; i < o->ninclude_dirs; i++)
         arg(&x, arena_printf(w->a, "-I%s", o->include_dirs[i]));
     own_includes(&x);
-    if (o->debug)
+    if (o->debug) { /* the temporary folder's name is not for the object */
         arg(&x, "-g");
+        arg(&x, arena_printf(w->a, "-ffile-prefix-map=%s=", directory_of(w->a, source)));
+    }
     object_args(&x, o);
     arg(&x, "-o");
     arg(&x, to);
@@ -278,12 +286,6 @@ static void compile_object(Writer *w, const Output *o, const char *dir, const ch
     unlink(header);
     for (int i = 0; i < text.nimages; i++)
         unlink(text.images[i].file);
-}
-
-static const char *directory_of(Arena *a, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? arena_strndup(a, path, (size_t)(slash - path + 1)) : "";
 }
 
 /* NAME.h goes beside the object, under the object's name: models/lltm.o -> models/lltm.h */

@@ -86,6 +86,7 @@ HostModel *compile_lower(Compile *c, Program *p, bool cuda)
 {
     const double from = compile_now();
     LowerOptions o = c->lower;
+    p->debug = c->debug;
     o.cuda = cuda;
     for (int i = 0; i < c->pass.ndisabled; i++)
         o.no_fuse |= strcmp(c->pass.disabled[i], "fuse") == 0;

@@ -22,6 +22,7 @@ typedef struct {
     ElabOptions elab;
     PassOptions pass;
     LowerOptions lower; /* `cuda` is set by compile_lower */
+    bool debug;         /* -g */
     Elaborated models;
     StageTime times[STAGE_TIMES];
     int ntimes;

@@ -53,6 +53,7 @@ static void set_options(Drive *d)
     c->elab.inference_gradients = o->mode == MODE_run && o->grad && !o->training;
     c->elab.tests = o->mode == MODE_test || o->mode == MODE_check;
     c->pass.level = c->lower.level = o->level;
+    c->debug = o->debug;
     c->pass.fast_math = c->lower.fast_math = o->fast_math;
     c->pass.deterministic = o->deterministic;
     c->pass.disabled = o->disabled.at;

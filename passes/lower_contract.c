@@ -140,6 +140,7 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     }
     KStmt *fold = kblock_add(l->p, inner, KS_FOLD);
     fold->expr = value;
+    fold->site = grp->site;
     kblock_add(l->p, cell, KS_TOTAL)->acc = 0;
     KExpr sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
     uint32_t param = product_param(b, to, m, n, f->batch, K_OUT);
@@ -154,6 +155,7 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     KStmt *s = kblock_add(l->p, cell, KS_STORE);
     s->param = param;
     s->expr = result;
+    s->site = grp->site;
     const Dim where[] = {at[0], at[1], row, col};
     for (int i = 0; i < 4; i++)
         s->at[i] = where[i];

@@ -42,6 +42,7 @@ static void copy_kernel(Lower *l, const Loc *dst, const Loc *src, DType dtype, S
     KStmt *s = kblock_add(l->p, &stores, KS_STORE);
     s->param = to;
     s->expr = load;
+    s->site = site;
     memcpy(s->at, at, dst->rank * sizeof *at);
     map_finish(b, axes, n, &stores, site, "copy");
 }

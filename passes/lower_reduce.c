@@ -87,6 +87,7 @@ static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, const 
     uint32_t param = kbuild_param(b, &loc, type, K_OUT, buf->name);
     KStmt *s = kblock_add(w->l->p, block, KS_STORE);
     s->param = param;
+    s->site = graph_node(w->l->g, w->grp->roots.at[root].val)->site;
     s->expr = kernel_expr(w->l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = type, .acc = acc});
     for (uint32_t i = 0; i < loc.rank; i++)
         s->at[i] = at[i];
@@ -152,6 +153,7 @@ static void join_root(Split *w, KBuild *b, uint32_t root, const LoopDomain *d, D
     KStmt *s = kblock_add(w->l->p, fold, KS_FOLD);
     s->acc = acc;
     s->expr = load;
+    s->site = graph_node(w->l->g, r->val)->site;
 }
 
 static LoopDomain kept_domain(const Split *w, KBuild *b)

@@ -39,7 +39,7 @@ static int check(Arena *a, Nvrtc *n, const char *path, const char *arch)
         perror(path);
         return 1;
     }
-    bool ok = nvrtc_compile(n, text, path, arch, false, &image);
+    bool ok = nvrtc_compile(n, text, path, arch, strstr(text, "\n#line "), &image);
     if (*image.log)
         fprintf(stderr, "%s for %s:\n%s\n", path, arch, image.log);
     return !ok || *image.log;
