@@ -5,6 +5,7 @@
 #include "ir/base/die.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,20 +14,33 @@ typedef enum { FORM_FLAG, FORM_EQUAL, FORM_NEXT, FORM_GLUED, FORM_PREFIX, FORM_S
 typedef enum {
     OPT_section,
 #define SECTION(title)
-#define OPTION(id, form, spelling, argument, help) OPT_##id,
+#define OPTION(id, modes, form, spelling, argument, help) OPT_##id,
 #include "frontend/options.def"
 } Id;
 
+/* Sets of modes. */
+enum {
+    RUN = 1 << MODE_run,
+    TRAIN = 1 << MODE_train,
+    TEST = 1 << MODE_test,
+    SHOW = 1 << MODE_show,
+    REPORT = 1 << MODE_report,
+    SOURCE = 1 << MODE_source,
+    CODE = SOURCE | 1 << MODE_compile | 1 << MODE_shared | 1 << MODE_executable,
+    ANY = (1 << (MODE_explain + 1)) - 1
+};
+
 typedef struct {
     Id id;
+    int modes;
     Form form;
     const char *spelling, *argument, *help;
 } Row;
 
 static const Row rows[] = {
-#define SECTION(title) {OPT_section, FORM_SECTION, "", "", title},
-#define OPTION(id, form, spelling, argument, help)                                                 \
-    {OPT_##id, FORM_##form, spelling, argument, help},
+#define SECTION(title) {OPT_section, ANY, FORM_SECTION, "", "", title},
+#define OPTION(id, modes, form, spelling, argument, help)                                          \
+    {OPT_##id, modes, FORM_##form, spelling, argument, help},
 #include "frontend/options.def"
 };
 
@@ -58,6 +72,7 @@ typedef struct {
     Options *o;
     StrBuf *message;
     const char *mode; /* the option that chose it */
+    bool given[ARRAY_LEN(rows)];
 } Reader;
 
 static bool fail(Reader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -85,8 +100,10 @@ static bool read_int(Reader *r, const char *what, const char *text, long long le
     char *end;
     errno = 0;
     *out = strtoll(text, &end, 10);
-    if (errno || end == text || *end || *out < least || *out > most)
+    if (end == text || *end || *out < least)
         return fail(r, "%s wants a whole number of at least %lld, not '%s'", what, least, text);
+    if (errno || *out > most)
+        return fail(r, "%s wants a number of at most %lld, not '%s'", what, most, text);
     return true;
 }
 
@@ -103,8 +120,8 @@ static bool read_real(Reader *r, const char *what, const char *text, double *out
 {
     char *end;
     *out = strtod(text, &end);
-    if (end == text || *end || *out != *out)
-        return fail(r, "%s wants a number, not '%s'", what, text);
+    if (end == text || *end || !isfinite(*out))
+        return fail(r, "%s wants a finite number, not '%s'", what, text);
     return true;
 }
 
@@ -273,9 +290,16 @@ static bool read_remat(Reader *r, const char *text)
 
 /* ---- one option ---- */
 
+static bool is_about(Mode mode)
+{
+    return mode == MODE_help || mode == MODE_version;
+}
+
 static bool set_mode(Reader *r, Mode mode, const char *spelling)
 {
-    if (r->mode && r->o->mode != mode)
+    if (r->mode && is_about(r->o->mode)) /* `tenon -run --help` asks for help */
+        return true;
+    if (r->mode && !is_about(mode) && r->o->mode != mode)
         return fail(r, "%s and %s: choose one", r->mode, spelling);
     r->o->mode = mode;
     r->mode = spelling;
@@ -349,7 +373,7 @@ static bool apply_number(Reader *r, const Row *row, const char *value)
         if (!read_real(r, row->spelling, value, &o->val))
             return false;
         return (o->val >= 0 && o->val < 1) ||
-               fail(r, "-val wants a number from 0 to 1, not '%s'", value);
+               fail(r, "-val wants a number X with 0 <= X < 1, not '%s'", value);
     default:
         return apply_mode(r, row, value);
     }
@@ -564,6 +588,7 @@ static bool read_option(Reader *r, const char *word)
             return fail(r, "%s wants %s", row->spelling, row->argument);
         value = r->argv[r->at++];
     }
+    r->given[row - rows] = true;
     return apply(r, row, value);
 }
 
@@ -595,32 +620,74 @@ static bool place_operand(Reader *r, const char *word, bool after_grad)
     return true;
 }
 
+/* How messages name a mode. */
+static const char *mode_name(Mode mode)
+{
+    static const char *const names[] = {[MODE_executable] = "an executable",
+                                        [MODE_compile] = "-c",
+                                        [MODE_source] = "-S",
+                                        [MODE_shared] = "-shared",
+                                        [MODE_run] = "-run",
+                                        [MODE_train] = "-train",
+                                        [MODE_test] = "-test",
+                                        [MODE_check] = "-check",
+                                        [MODE_show] = "-E",
+                                        [MODE_report] = "-report"};
+    return names[mode];
+}
+
+/* No option is silently without effect: each given one belongs to the mode. */
+static bool check_modes(Reader *r)
+{
+    const Mode mode = r->o->mode;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (!r->given[i] || rows[i].modes >> mode & 1)
+            continue;
+        if (rows[i].id == OPT_output && mode == MODE_train)
+            return fail(r, "-o does not go with -train: -save FILE says where the state goes");
+        if (rows[i].id == OPT_target && mode <= MODE_test)
+            return fail(r, "-target does not go with %s: -device says where it runs",
+                        mode_name(mode));
+        StrBuf others = {.a = r->a};
+        int last = MODE_report;
+        while (!(rows[i].modes >> last & 1))
+            last--;
+        for (int m = MODE_executable; m <= last; m++)
+            if (rows[i].modes >> m & 1)
+                sb_printf(&others, "%s%s",
+                          !others.n   ? ""
+                          : m == last ? " and "
+                                      : ", ",
+                          mode_name((Mode)m));
+        return fail(r, "%s does not go with %s; it goes with %s", rows[i].spelling, mode_name(mode),
+                    sb_text(&others));
+    }
+    return true;
+}
+
 static bool check_whole(Reader *r)
 {
     const Options *o = r->o;
-    if (o->mode == MODE_help || o->mode == MODE_version || o->mode == MODE_explain)
+    if (is_about(o->mode) || o->mode == MODE_explain)
         return true;
     if (!o->file)
         return fail(r, "no file: tenon [options] FILE.tn (--help lists the options)");
+    if (!*o->file)
+        return fail(r, "the file's name is empty");
     if (o->mode == MODE_train && !o->data)
         return fail(r, "-train wants a file of arrays behind the model: %s DATA.npz", o->file);
-    if (o->grad && o->mode != MODE_run)
-        return fail(r, "-grad goes with -run");
-    if (o->training && o->mode != MODE_run)
-        return fail(r, "-training goes with -run");
-    if (o->python && o->mode != MODE_source)
-        return fail(r, "-python goes with -S");
-    if ((o->save || o->resume || o->epochs || o->batch || o->lr > 0 || o->val > 0) &&
-        o->mode != MODE_train)
-        return fail(r, "-save, -resume, -epochs, -batch, -lr and -val go with -train");
-    return true;
+    if (o->depend_file && !o->depend)
+        return fail(r, "-MF names the file that -MD writes: give -MD too");
+    if (o->load && o->resume)
+        return fail(r, "-load and -resume: choose one; -resume brings the weights too");
+    return check_modes(r);
 }
 
 bool options_parse(Arena *a, int argc, char *const *argv, Options *out, StrBuf *message)
 {
     *out = (Options){.device = "auto", .level = 2, .deterministic = true, .cublas = true};
     out->cpu = out->cuda = true;
-    Reader r = {a, argc, 1, argv, out, message, NULL};
+    Reader r = {.a = a, .argc = argc, .at = 1, .argv = argv, .o = out, .message = message};
     const char **words = arena_array(a, const char *, argc + 1);
     bool *behind_grad = arena_array(a, bool, argc + 1);
     int nwords = 0;
@@ -636,7 +703,7 @@ bool options_parse(Arena *a, int argc, char *const *argv, Options *out, StrBuf *
             return false;
         }
     }
-    for (int i = 0; i < nwords; i++)
+    for (int i = 0; i < nwords && !is_about(out->mode); i++)
         if (!place_operand(&r, words[i], behind_grad[i]))
             return false;
     return check_whole(&r);
@@ -706,7 +773,9 @@ void options_help(StrBuf *out)
             sb_printf(out, "%*s", INDENT - used, "");
         put_wrapped(out, row.help, INDENT, WIDTH);
     }
-    sb_puts(out,
-            "\nExit status: 0 done; 1 the input is wrong; 2 the command line is; 3 the machine "
-            "lacks\nsomething; 4 an error inside tenon.\n");
+    sb_puts(out, "\nExit status: 0 done; 1 the input is wrong, or a loss at the end is no finite "
+                 "number; 2 the\n"
+                 "command line is wrong; 3 the machine lacks something; 4 an error inside tenon; "
+                 "130 or 143\n"
+                 "-train was stopped by Ctrl-C or SIGTERM, after it saved.\n");
 }

@@ -197,8 +197,57 @@ static void mistakes(void **state)
     bad(state, "-fno-remta m.tn", "there is no pass 'remta'; did you mean 'remat'?");
     bad(state, "-E=ir:nope m.tn", "there is no pass 'nope'");
     bad(state, "-arch=80 m.tn", "-arch is a list of sm_NN, or native; not '80'");
-    bad(state, "-epochs 3 -c m.tn", "-save, -resume, -epochs, -batch, -lr and -val go with -train");
+    bad(state, "-O9 m.tn", "-O is followed by 0, 1, 2, 3 or fast, not '9'");
+    bad(state, "-val 1 -train m.tn d", "-val wants a number X with 0 <= X < 1, not '1'");
+    bad(state, "-val nan -train m.tn d", "-val wants a finite number, not 'nan'");
+    bad(state, "-lr inf -train m.tn d", "-lr wants a finite number, not 'inf'");
+    bad(state, "-batch 0 -train m.tn d", "-batch wants a whole number of at least 1, not '0'");
+    bad(state, "-batch -5 -train m.tn d", "-batch wants a whole number of at least 1, not '-5'");
+    bad(state, "-batch 99999999999999999999 -train m.tn d",
+        "-batch wants a number of at most 1073741824, not '99999999999999999999'");
     bad(state, "-lr -1 -train m.tn d", "-lr wants a number above 0, not '-1'");
+}
+
+/* What a mode has no use for is refused, except how code is made: scripts pass that always. */
+static void each_mode_has_its_options(void **state)
+{
+    bad(state, "-epochs 3 -c m.tn", "-epochs does not go with -c; it goes with -train");
+    bad(state, "-val 0 -run m.tn", "-val does not go with -run; it goes with -train");
+    bad(state, "-o w.npz -train m.tn d.npz",
+        "-o does not go with -train: -save FILE says where the state goes");
+    bad(state, "-target=cuda -train m.tn d.npz",
+        "-target does not go with -train: -device says where it runs");
+    bad(state, "-target=cpu -run m.tn",
+        "-target does not go with -run: -device says where it runs");
+    bad(state, "-o x -check m.tn",
+        "-o does not go with -check; it goes with an executable, -c, -S, -shared, -run, -E and "
+        "-report");
+    bad(state, "-load w.npz m.tn",
+        "-load does not go with an executable; it goes with -run and -train");
+    bad(state, "-seed 3 -report m.tn",
+        "-seed does not go with -report; it goes with -run, -train and -test");
+    bad(state, "-MD -run m.tn",
+        "-MD does not go with -run; it goes with an executable, -c, -S and -shared");
+    bad(state, "-grad -train m.tn d", "-grad does not go with -train; it goes with -run");
+    bad(state, "-python m.tn", "-python does not go with an executable; it goes with -S");
+    bad(state, "-c -MF d m.tn", "-MF names the file that -MD writes: give -MD too");
+    bad(state, "-train m.tn d -load a.npz -resume b.npz",
+        "-load and -resume: choose one; -resume brings the weights too");
+    static const char *const all[] = {"-c", "-S",     "-shared", "-run", "-train",
+                                      "-E", "-check", "-report", "-test"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        StrBuf line = {.a = *state};
+        sb_printf(&line, "%s m.tn %s -v -w -g -Wall -Werror -O3 -ffast-math -I x -D a=1 -threads 2",
+                  all[i], strcmp(all[i], "-train") ? "" : "d.npz");
+        good(state, sb_text(&line));
+    }
+}
+
+static void help_goes_with_anything(void **state)
+{
+    assert_int_equal(good(state, "-run --help").o.mode, MODE_help);
+    assert_int_equal(good(state, "--help -c m.tn n.tn").o.mode, MODE_help);
+    assert_int_equal(good(state, "-train --version").o.mode, MODE_version);
 }
 
 /* A row without an effect would end the process in options.c; here each is given once. */
@@ -243,6 +292,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(choices, setup, teardown),
         cmocka_unit_test_setup_teardown(warnings_reach_the_messages, setup, teardown),
         cmocka_unit_test_setup_teardown(mistakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_mode_has_its_options, setup, teardown),
+        cmocka_unit_test_setup_teardown(help_goes_with_anything, setup, teardown),
         cmocka_unit_test_setup_teardown(every_row_does_something, setup, teardown),
         cmocka_unit_test_setup_teardown(help_lists_every_row, setup, teardown),
     };
