@@ -20,3 +20,14 @@ int message_error(int status, const char *fmt, ...)
     va_end(ap);
     return status;
 }
+
+void message_warning(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fflush(stdout);
+    fputs("tenon: warning: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+}

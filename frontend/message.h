@@ -6,6 +6,8 @@
 
 /** Prints "tenon: error: ..." to standard error; gives `status` back. */
 int message_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/** Prints "tenon: warning: ..." to standard error; the status stays what it is. */
+void message_warning(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int message_verror(int status, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
 #endif
