@@ -165,6 +165,8 @@ static int compile(Arena *a, const StrBuf *text, int level, const char *dir, con
         vec_push(a, &args, level_flag(level));
         for (int i = 0; flags[i]; i++)
             vec_push(a, &args, flags[i]);
+        if (strstr(sb_text(text), "\n#line ")) /* whoever names the model's lines wants them */
+            vec_push(a, &args, "-g");
         vec_push(a, &args, "-o");
         vec_push(a, &args, to);
         vec_push(a, &args, source);

@@ -156,6 +156,7 @@ static int link_executable(Drive *d, Program *p)
                           "-fno-math-errno",
                           "-fno-trapping-math",
                           "-march=native",
+                          d->o->debug ? "-g" : "-g0",
                           "-o",
                           made,
                           source,
