@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: MIT */
 #include "tests/vgpu/blas.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -243,6 +245,57 @@ cublasStatus_t blas_enqueue(const Product *p, CUstream stream)
         return blas_refuse(p->call, CUBLAS_STATUS_EXECUTION_FAILED,
                            "the driver does not take the work, CUresult %d", (int)r);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static BlasHandle *all_handles;
+static const uint64_t LIVE = 0x65766c69736c6c62, DEAD = 0x646561642e2e2e2e;
+
+BlasHandle *blas_handle_new(size_t bytes, const char *kind)
+{
+    BlasHandle *h = calloc(1, bytes);
+    if (!h)
+        return NULL;
+    h->magic = LIVE;
+    h->device = vgpu_current_device();
+    pthread_mutex_lock(&lock);
+    h->all = all_handles;
+    all_handles = h;
+    pthread_mutex_unlock(&lock);
+    vgpu_library_live(kind, 1);
+    return h;
+}
+
+void blas_handle_end(BlasHandle *h, const char *kind)
+{
+    h->magic = DEAD;
+    vgpu_library_live(kind, -1);
+}
+
+cublasStatus_t blas_enter(const BlasHandle *h, const char *call)
+{
+    if (vgpu_call_fails(call))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (h && h->magic == LIVE)
+        return CUBLAS_STATUS_SUCCESS;
+    if (h)
+        vgpu_library_finding("%s: the handle was destroyed, or is none", call);
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
+cublasStatus_t blas_enter_work(const BlasHandle *h, const char *call)
+{
+    cublasStatus_t s = blas_enter(h, call);
+    if (s != CUBLAS_STATUS_SUCCESS)
+        return s;
+    int device = vgpu_current_device();
+    if (device < 0)
+        return blas_refuse(call, CUBLAS_STATUS_EXECUTION_FAILED, "no context is current");
+    if (h->device < 0 || device == h->device)
+        return s;
+    vgpu_library_finding("%s: the handle was made for device %d, current is device %d", call,
+                         h->device, device);
+    return CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 static const struct {

@@ -78,6 +78,22 @@ cublasStatus_t blas_enqueue(const Product *p, CUstream stream);
 /** The work: blas_run.c. */
 LibraryWork blas_run;
 
+/* What the handles of both libraries begin with: one of cuBLAS may be given to cuBLASLt. They are
+ * never freed, so that use after destruction is seen. */
+typedef struct BlasHandle {
+    uint64_t magic;
+    struct BlasHandle *all;
+    int device; /* that it was made for, or -1 */
+} BlasHandle;
+
+/** NULL: no memory. `kind`: "cuBLAS handle", as the leak check calls it. */
+BlasHandle *blas_handle_new(size_t bytes, const char *kind);
+void blas_handle_end(BlasHandle *h, const char *kind);
+/** Whether the handle lives and this call is not made to fail (VGPU_FAIL). */
+cublasStatus_t blas_enter(const BlasHandle *h, const char *call);
+/** The same, and the handle's device is current. */
+cublasStatus_t blas_enter_work(const BlasHandle *h, const char *call);
+
 /** For status codes, both libraries the same texts. */
 const char *blas_status_name(cublasStatus_t s);
 const char *blas_status_text(cublasStatus_t s);

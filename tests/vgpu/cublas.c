@@ -4,9 +4,6 @@
 #include "tests/vgpu/blas.h"
 
 #include <cublas_v2.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #ifndef VGPU_CUBLAS_MAJOR
 #define VGPU_CUBLAS_MAJOR 13
@@ -15,57 +12,23 @@
 #define API VGPU_EXPORT
 
 struct cublasContext {
-    struct cublasContext *next; /* of the live ones */
+    BlasHandle base;
     CUstream stream;
-    int device;
     cublasMath_t math;
     cublasPointerMode_t pointers;
     cublasAtomicsMode_t atomics;
     uint64_t workspace, workspace_bytes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cublasContext *handles;
+static const char HANDLE[] = "cuBLAS handle";
 
 /* --- handles
- * ------------------------------------------------------------------------------------------ */
+ * ------------------------------------------------------------------------------------------
+ */
 
-/* Where `h` stands in the list of live handles, or NULL; holds the lock's. */
-static struct cublasContext **place_of(cublasHandle_t h)
-{
-    for (struct cublasContext **p = &handles; *p; p = &(*p)->next)
-        if (*p == h)
-            return p;
-    return NULL;
-}
-
-/* Whether the handle lives and the call is not made to fail. */
 static cublasStatus_t enter(cublasHandle_t h, const char *call)
 {
-    if (vgpu_call_fails(call))
-        return CUBLAS_STATUS_EXECUTION_FAILED;
-    pthread_mutex_lock(&lock);
-    bool lives = h && place_of(h);
-    pthread_mutex_unlock(&lock);
-    if (lives)
-        return CUBLAS_STATUS_SUCCESS;
-    if (h)
-        vgpu_library_finding("%s: the handle was destroyed, or is none", call);
-    return CUBLAS_STATUS_NOT_INITIALIZED;
-}
-
-/* Work needs the device that the handle was made for. */
-static cublasStatus_t enter_work(cublasHandle_t h, const char *call)
-{
-    cublasStatus_t s = enter(h, call);
-    if (s != CUBLAS_STATUS_SUCCESS)
-        return s;
-    int device = vgpu_current_device();
-    if (device == h->device)
-        return s;
-    vgpu_library_finding("%s: the handle was made for device %d, current is device %d", call,
-                         h->device, device);
-    return CUBLAS_STATUS_EXECUTION_FAILED;
+    return blas_enter(h ? &h->base : NULL, call);
 }
 
 API cublasStatus_t cublasCreate_v2(cublasHandle_t *h)
@@ -75,19 +38,12 @@ API cublasStatus_t cublasCreate_v2(cublasHandle_t *h)
     *h = NULL;
     if (vgpu_call_fails("cublasCreate_v2"))
         return CUBLAS_STATUS_ALLOC_FAILED;
-    int device = vgpu_current_device();
-    if (device < 0)
+    if (vgpu_current_device() < 0)
         return blas_refuse("cublasCreate_v2", CUBLAS_STATUS_NOT_INITIALIZED,
                            "no context is current");
-    struct cublasContext *c = calloc(1, sizeof *c);
+    void *c = blas_handle_new(sizeof **h, HANDLE);
     if (!c)
         return CUBLAS_STATUS_ALLOC_FAILED;
-    c->device = device;
-    pthread_mutex_lock(&lock);
-    c->next = handles;
-    handles = c;
-    pthread_mutex_unlock(&lock);
-    vgpu_library_live("cuBLAS handle", 1);
     *h = c;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -97,11 +53,7 @@ API cublasStatus_t cublasDestroy_v2(cublasHandle_t h)
     cublasStatus_t s = enter(h, "cublasDestroy_v2");
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
-    pthread_mutex_lock(&lock);
-    *place_of(h) = h->next;
-    pthread_mutex_unlock(&lock);
-    free(h);
-    vgpu_library_live("cuBLAS handle", -1);
+    blas_handle_end(&h->base, HANDLE);
     return s;
 }
 
@@ -287,7 +239,7 @@ static cublasStatus_t product(const Call *c)
 {
     int scale = 0;
     Rounding rounding = ROUND_NOT;
-    cublasStatus_t s = enter_work(c->h, c->call);
+    cublasStatus_t s = blas_enter_work(c->h ? &c->h->base : NULL, c->call);
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
     const char *why = check_sizes(c);
@@ -311,8 +263,10 @@ static cublasStatus_t product(const Call *c)
                  .d = matrix(c->c, (int)c->ct, c->ldc, c->sc, false),
                  .rounding = rounding,
                  .epilogue = EPILOGUE_DEFAULT,
-                 .workspace = c->h->workspace,
-                 .workspace_bytes = c->h->workspace_bytes};
+                 .workspace = c->h->workspace};
+    /* partial sums: what a split sum would use of it */
+    uint64_t partial = (uint64_t)c->m * (uint64_t)c->n * (uint64_t)c->batches * 4;
+    p.workspace_bytes = partial < c->h->workspace_bytes ? partial : c->h->workspace_bytes;
     if (!scalar(c->h, c->alpha, scale, &p.alpha) || !scalar(c->h, c->beta, scale, &p.beta))
         return blas_refuse(c->call, CUBLAS_STATUS_INVALID_VALUE, "alpha or beta is NULL");
     return blas_enqueue(&p, c->h->stream);
@@ -474,7 +428,7 @@ typedef struct {
 static cublasStatus_t gemv(cublasHandle_t h, const char *call, int type, cublasOperation_t t, int m,
                            int n, Pointers at, int lda, int incx, int incy)
 {
-    cublasStatus_t s = enter_work(h, call);
+    cublasStatus_t s = blas_enter_work(h ? &h->base : NULL, call);
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
     if (m < 0 || n < 0 || lda < (m > 1 ? m : 1) || !incx || !incy || t < CUBLAS_OP_N ||
