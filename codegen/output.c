@@ -201,30 +201,37 @@ static void object_args(Args *x, const Output *o)
         arg(x, small[i]);
 }
 
-/* Device code of the model, packed, in files of `dir` that the C text embeds. */
-static void make_images(Writer *w, const Output *o, const char *dir, CText *text)
+int codegen_image_files(Arena *a, const Output *o, const char *prefix, CText *text,
+                        const char **message)
 {
-    StrBuf cu = {.a = w->a};
-    const char *name = arena_printf(w->a, "%s.cu", model_prefix(w->a, o->cuda));
+    StrBuf cu = {.a = a};
+    const char *name = arena_printf(a, "%s.cu", model_prefix(a, o->cuda));
     codegen_cuda(o->cuda, &cu);
-    const DeviceImages made =
-        images_make(w->a, sb_text(&cu), name, o->archs, o->narchs, o->debug);
-    ImageFile *files = arena_array(w->a, ImageFile, made.at.n + 1);
+    const DeviceImages made = images_make(a, sb_text(&cu), name, o->archs, o->narchs, o->debug);
+    ImageFile *files = arena_array(a, ImageFile, made.at.n + 1);
+    text->images = files;
+    *message = made.message;
     if (made.status)
-        fail(w, made.status, made.message);
-    for (uint32_t i = 0; i < made.at.n && !w->r.status; i++) {
+        return made.status;
+    for (uint32_t i = 0; i < made.at.n; i++) {
         const DeviceImage *image = &made.at.at[i];
         size_t n = 0;
-        const void *packed = image_pack(w->a, image, &n);
-        files[i] = (ImageFile){image->arch, image->is_ptx, arena_printf(w->a, "%s/image%u", dir, i),
+        const void *packed = image_pack(a, image, &n);
+        files[i] = (ImageFile){image->arch, image->is_ptx, arena_printf(a, "%s%u", prefix, i),
                                packed ? n : image->n, packed ? image->n : 0};
-        const char *wrong = codegen_write_file(w->a, files[i].file, packed ? packed : image->data,
-                                               files[i].bytes);
-        if (wrong)
-            fail(w, 1, wrong);
         text->nimages++;
+        *message = codegen_write_file(a, files[i].file, packed ? packed : image->data,
+                                      files[i].bytes);
+        if (*message)
+            return 1;
     }
-    text->images = files;
+    return 0;
+}
+
+void codegen_image_files_remove(const CText *text)
+{
+    for (int i = 0; i < text->nimages; i++)
+        unlink(text->images[i].file);
 }
 
 static const char *write_texts(Writer *w, const Output *o, const CText *text, const char *source,
@@ -273,8 +280,13 @@ static void compile_object(Writer *w, const Output *o, const char *dir, const ch
     const char *source = arena_printf(w->a, "%s/%s.c", dir, name);
     const char *header = arena_printf(w->a, "%s/%s.h", dir, name);
     CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true};
-    if (o->cuda)
-        make_images(w, o, dir, &text);
+    if (o->cuda) {
+        const char *wrong = NULL;
+        const int status =
+            codegen_image_files(w->a, o, arena_printf(w->a, "%s/image", dir), &text, &wrong);
+        if (status)
+            fail(w, status, wrong);
+    }
     if (!w->r.status) {
         const char *wrong = write_texts(w, o, &text, source, header);
         if (wrong)
@@ -284,8 +296,7 @@ static void compile_object(Writer *w, const Output *o, const char *dir, const ch
     }
     unlink(source);
     unlink(header);
-    for (int i = 0; i < text.nimages; i++)
-        unlink(text.images[i].file);
+    codegen_image_files_remove(&text);
 }
 
 /* NAME.h goes beside the object, under the object's name: models/lltm.o -> models/lltm.h */

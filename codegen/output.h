@@ -67,6 +67,13 @@ typedef struct {
 
 OutputResult codegen_write(Arena *a, const Output *o);
 
+/** Makes device code of o->cuda for o->archs, packed, in files PREFIX0, PREFIX1 .. for `text` to
+ * embed when it is compiled; afterwards, and also on failure, they are to be removed. Status as
+ * above, with *message. */
+int codegen_image_files(Arena *a, const Output *o, const char *prefix, CText *text,
+                        const char **message);
+void codegen_image_files_remove(const CText *text);
+
 /** Runs the C compiler ($CC, else cc) without a shell. `args`: NULL-terminated, without the
  * compiler. On failure *log is what it said. Status as above. */
 int codegen_cc(Arena *a, const char *const *args, const char **log);
