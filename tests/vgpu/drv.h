@@ -8,6 +8,7 @@
 
 #include "tests/vgpu/hook.h"
 #include "tests/vgpu/order.h"
+#include "tests/vgpu/report.h"
 #include "tests/vgpu/vgpu.h"
 
 #define API __attribute__((visibility("default"))) CUresult
@@ -116,7 +117,7 @@ Context *context_of_device(int ordinal);
 /* --- work: drv_work.c -------------------------------------------------------------------------------- */
 
 typedef enum { WORK_NONE, WORK_KERNEL, WORK_COPY, WORK_SET, WORK_HOST, WORK_CALLBACK, WORK_LIBRARY,
-               WORK_RECORD, WORK_WAIT, WORK_ALLOC, WORK_FREE, WORK_VALUE } WorkKind;
+               WORK_RECORD, WORK_WAIT, WORK_ALLOC, WORK_FREE } WorkKind;
 
 /* One side of a copy: rows of `width` bytes. */
 typedef struct {
@@ -130,7 +131,7 @@ typedef struct {
     uint64_t width, height, depth;
     Place to, from;
     uint8_t *staged; /* the bytes of a pageable source, taken when the call was made */
-    uint8_t *expected; /* those of a pinned one, to see that the host has let them be */
+    bool pinned;     /* the source is host memory that the copy reads late */
 } CopyWork;
 
 typedef struct {
@@ -165,11 +166,6 @@ typedef struct Work {
         } library;
         Event *event;    /* RECORD */
         uint64_t memory; /* ALLOC, FREE: its first address */
-        struct {
-            uint64_t at, value;
-            uint32_t size, flags;
-            bool wait;
-        } memory_op;
     };
 } Work;
 
@@ -178,16 +174,20 @@ void work_run(Work *w, uint32_t op, Stream *s);
 /** A copy that owns its bytes; for graphs. */
 Work work_copy(const Work *w);
 void work_free(Work *w);
-/** After the host has learned that operations ended: pinned sources that it changed too early. */
+/** Bytes of a copy's side, row after row. */
+uint8_t *copy_packed(const CopyWork *c, const Place *side, bool device);
+/** The host knows more: pinned sources of copies that have ended must be as they were at the call. */
 void pinned_check(const Clock *host);
-void pinned_watch(CopyWork *c, uint32_t op, uint32_t component, uint32_t number, const char *name);
+/** Remembers what the source of this copy, operation `op`, holds at the call. */
+void pinned_watch(const Work *w, uint32_t op, uint32_t component, uint32_t number);
 
 /* --- queues: drv_queue.c ----------------------------------------------------------------------------- */
 
-/* "After operation `number` of stream `stream`". */
+/* "After operation `number` of stream `stream`", whose clock is this. */
 typedef struct {
     Stream *stream;
     uint64_t number;
+    const Clock *clock; /* only read while queue_add runs */
 } Dep;
 
 typedef struct Op {
@@ -217,6 +217,8 @@ struct Stream {
 };
 
 Stream *stream_new(Context *c, bool blocking);
+/** A stream inside of a graph. */
+Stream *stream_lane(Context *c);
 void stream_delete(Stream *s);
 /** The stream of a handle (NULL, LEGACY and PER_THREAD too), or NULL after a finding. */
 Stream *stream_get(CUstream handle);
@@ -225,10 +227,15 @@ Stream *stream_per_thread(Context *c);
 
 /** Queues `w` (and owns what it points to, also when it fails); captures it when the stream does. */
 CUresult queue_push(Stream *s, Work *w);
-/** The same, after these operations too, never captured: graphs. Its number in the stream. */
+/** The same, after these operations too, never captured. Gives the operation's number in the stream,
+ * whose clock is then the stream's. Runs nothing: queue_progress comes after. */
 uint64_t queue_add(Stream *s, Work *w, const Dep *deps, int ndeps);
+/** Runs what shall run early. */
+void queue_progress(Stream *s);
 /** Runs what must, until operation `number` of the stream has ended. */
 void queue_until(Stream *s, uint64_t number);
+/** Whether it has. */
+bool queue_ended(const Stream *s, uint64_t number);
 /** queue_until the last one, and the host knows it. */
 CUresult queue_sync(Stream *s);
 /** All streams of the context (NULL: of all contexts). */
@@ -241,8 +248,6 @@ void queue_poll(Stream *s);
 void host_joins(const Clock *c);
 const Clock *host_clock(void);
 uint64_t queue_random(void);
-/** What is queued on streams of a destroyed context is dropped. */
-void queue_drop(Context *c);
 
 struct Event {
     Handle h;
@@ -319,10 +324,5 @@ int occupancy(const Function *f, int threads, uint64_t dynamic_shared);
 
 /** Interned text that stays. */
 const char *drv_intern(const char *text);
-
-/* --- report.c ------------------------------------------------------------------------------------------ */
-
-/** Set while a finding of the current process would be a consequence of another: none are printed. */
-void report_exit(void (*leaks)(void));
 
 #endif

@@ -154,6 +154,11 @@ uint64_t order_op_ran(uint32_t op)
     return op ? op_info(op)->ran : 0;
 }
 
+uint64_t order_ops_ran(void)
+{
+    return ops.ran;
+}
+
 const char *order_op_name(uint32_t op)
 {
     static _Thread_local char text[4][200];

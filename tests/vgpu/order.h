@@ -35,6 +35,8 @@ void order_op_run(uint32_t op, const Clock *clock);
 const char *order_op_name(uint32_t op);
 /** Whether `op` has been run, and as which in the order of running (1, 2 ...); 0: not yet. */
 uint64_t order_op_ran(uint32_t op);
+/** How many have been run. */
+uint64_t order_ops_ran(void);
 
 /** Atomic access: ordered after plain ones, free among each other. */
 void order_atomic(Alloc *a, uint64_t offset, uint64_t bytes, uint32_t op, Warp *w, const Inst *i,

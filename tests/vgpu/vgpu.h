@@ -344,6 +344,8 @@ void finding_kernel(FindingKind kind, Warp *w, const Inst *i, int lane, uint64_t
 /** A finding outside of kernels. */
 void finding(FindingKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t finding_count(void);
+/** For tests of the checkers: the number of findings so far, which are forgotten. */
+uint64_t findings_take(void);
 
 /* Per kernel name; one per worker, added up after each launch. */
 typedef struct Counters {
