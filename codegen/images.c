@@ -37,7 +37,7 @@ static void add_image(Arena *a, DeviceImages *r, const char *arch, bool is_ptx, 
 static bool make_one(Arena *a, Nvrtc *n, const char *text, const char *name, const char *arch,
                      bool lines, NvrtcImage *image, DeviceImages *r)
 {
-    if (nvrtc_compile(n, text, name, arch, lines, image))
+    if (nvrtc_compile(n, text, name, arch, lines ? NVRTC_LINES : 0, image))
         return true;
     r->status = 4;
     r->message =

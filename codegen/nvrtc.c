@@ -125,7 +125,7 @@ static bool read_cubin(Nvrtc *n, NvrtcProgram *p, NvrtcBytes *out)
     return out->n > 0 && !n->cubin(p, data);
 }
 
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, bool lines,
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, unsigned flags,
                    NvrtcImage *out)
 {
     NvrtcProgram *p = NULL;
@@ -133,9 +133,14 @@ bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arc
     if (n->create(&p, text, name, 0, NULL, NULL))
         return false;
     /* no contraction: the bits are those of the C text */
-    const char *const options[] = {arena_printf(n->a, "--gpu-architecture=%s", arch),
-                                   "--fmad=false", "--std=c++14", "-lineinfo"};
-    bool ok = !n->compile(p, (int)ARRAY_LEN(options) - !lines, options);
+    const char *options[8] = {arena_printf(n->a, "--gpu-architecture=%s", arch), "--fmad=false",
+                              "--std=c++14"};
+    int noptions = 3;
+    if (flags & NVRTC_LINES)
+        options[noptions++] = "-lineinfo";
+    if (flags & NVRTC_USE)
+        options[noptions++] = "--ptxas-options=-v";
+    bool ok = !n->compile(p, noptions, options);
     out->log = read_log(n, p);
     ok = ok && read_ptx(n, p, &out->ptx);
     if (strncmp(arch, "compute_", 8))

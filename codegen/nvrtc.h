@@ -26,9 +26,13 @@ typedef struct {
     const char *log;  /* warnings or errors; "" if there are none */
 } NvrtcImage;
 
-/** Compiles for one architecture ("sm_80", or "compute_80" for PTX alone). `lines`: device code
- * knows the lines of the text. False: see the log. */
-bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, bool lines,
+enum {
+    NVRTC_LINES = 1, /* device code knows the lines of the text */
+    NVRTC_USE = 2    /* the log says what each kernel needs (ptxas.h) */
+};
+
+/** Compiles for one architecture ("sm_80", or "compute_80" for PTX alone). False: see the log. */
+bool nvrtc_compile(Nvrtc *n, const char *text, const char *name, const char *arch, unsigned flags,
                    NvrtcImage *out);
 
 #endif

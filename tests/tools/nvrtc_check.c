@@ -1,134 +1,95 @@
-/* nvrtc_check.c: compiles CUDA C files by NVRTC, for each architecture named, and says how large
- * the images are.  nvrtc_check sm_80,sm_90 FILE.cu... Exit status 0: all compile; 1: one does not;
- * 2: usage; 3: no NVRTC on this machine. SPDX-License-Identifier: MIT */
-#include <dlfcn.h>
-#include <stdbool.h>
+/* nvrtc_check.c: nvrtc_check ARCH[,ARCH...] FILE.cu...: compiles the files with NVRTC for each
+ * architecture and says how large the code is and how many registers it takes. Exit status 0: all
+ * compile without a warning and no kernel spills registers; 1: not so; 2: usage; 3: there is no
+ * NVRTC here. SPDX-License-Identifier: MIT */
+#include "codegen/nvrtc.h"
+#include "codegen/ptxas.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Program *Handle;
-
-typedef struct {
-    int (*create)(Handle *, const char *text, const char *name, int nheaders,
-                  const char *const *headers, const char *const *names);
-    int (*compile)(Handle, int nopts, const char *const *opts);
-    int (*log_size)(Handle, size_t *);
-    int (*log)(Handle, char *);
-    int (*image_size)(Handle, size_t *);
-    int (*destroy)(Handle *);
-} Nvrtc;
-
-static void *open_library(void)
-{
-    static const char *const names[] = {
-        "libnvrtc.so.13",
-        "libnvrtc.so.12",
-        "libnvrtc.so.11.2",
-        "libnvrtc.so",
-        "/usr/local/cuda/lib64/libnvrtc.so",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        if (lib)
-            return lib;
-    }
-    return NULL;
-}
-
-/* POSIX lets an object pointer be read as a function pointer; C asks for the detour. */
-static bool find(void *lib, const char *name, void *slot)
-{
-    void *p = dlsym(lib, name);
-    memcpy(slot, &p, sizeof p);
-    return p != NULL;
-}
-
-static bool load(Nvrtc *n)
-{
-    void *lib = open_library();
-    return lib && find(lib, "nvrtcCreateProgram", &n->create) &&
-           find(lib, "nvrtcCompileProgram", &n->compile) &&
-           find(lib, "nvrtcGetProgramLogSize", &n->log_size) &&
-           find(lib, "nvrtcGetProgramLog", &n->log) &&
-           find(lib, "nvrtcGetCUBINSize", &n->image_size) &&
-           find(lib, "nvrtcDestroyProgram", &n->destroy);
-}
-
-static char *read_text(const char *path)
+static char *read_text(Arena *a, const char *path)
 {
     FILE *f = fopen(path, "rb");
     if (!f)
         return NULL;
-    size_t n = 0, room = 1 << 16;
-    char *text = malloc(room + 1);
+    size_t n = 0, cap = 1 << 16;
+    char *text = malloc(cap), *copy = NULL;
     while (text) {
-        n += fread(text + n, 1, room - n, f);
-        if (n < room)
+        n += fread(text + n, 1, cap - n, f);
+        if (n < cap)
             break;
-        room *= 2;
-        char *more = realloc(text, room + 1);
+        cap *= 2;
+        char *more = realloc(text, cap);
         if (!more)
-            free(text);
+            break;
         text = more;
     }
-    if (text)
-        text[n] = 0;
-    fclose(f);
-    return text;
-}
-
-static void print_log(const Nvrtc *n, Handle h)
-{
-    size_t size = 0;
-    if (n->log_size(h, &size) || size < 2)
-        return;
-    char *text = malloc(size);
-    if (text && !n->log(h, text))
-        fprintf(stderr, "%s\n", text);
+    if (text && !ferror(f))
+        copy = arena_strndup(a, text, n);
     free(text);
+    fclose(f);
+    return copy;
 }
 
-static bool compile(const Nvrtc *n, const char *path, const char *text, const char *arch)
+static int report(const char *path, const char *arch, size_t bytes, const KernelUses *uses)
 {
-    char option[64];
-    snprintf(option, sizeof option, "--gpu-architecture=%s", arch);
-    const char *options[] = {option, "--fmad=false", "--std=c++17"};
-    Handle h = NULL;
-    if (n->create(&h, text, path, 0, NULL, NULL))
-        return false;
-    const bool ok = !n->compile(h, 3, options);
-    size_t size = 0;
-    print_log(n, h);
-    if (ok && !n->image_size(h, &size))
-        printf("%s  %s  %zu bytes\n", path, arch, size);
-    n->destroy(&h);
-    return ok && size > 0;
+    const KernelUse *most = NULL;
+    int bad = 0;
+    for (uint32_t i = 0; i < uses->n; i++) {
+        const KernelUse *u = &uses->at[i];
+        most = !most || u->registers > most->registers ? u : most;
+        if (u->spill_stores + u->spill_loads == 0)
+            continue;
+        fprintf(stderr, "%s for %s: %s spills: %d bytes stored, %d loaded\n", path, arch, u->kernel,
+                u->spill_stores, u->spill_loads);
+        bad = 1;
+    }
+    printf("%s: %s: %u kernels, %zu bytes, at most %d registers (%s)\n", path, arch, uses->n, bytes,
+           most ? most->registers : 0, most ? most->kernel : "none");
+    return bad;
+}
+
+static int check(Arena *a, Nvrtc *n, const char *path, const char *arch)
+{
+    const char *text = read_text(a, path);
+    NvrtcImage image;
+    if (!text) {
+        perror(path);
+        return 1;
+    }
+    const unsigned flags = NVRTC_USE | (strstr(text, "\n#line ") ? NVRTC_LINES : 0);
+    const bool ok = nvrtc_compile(n, text, path, arch, flags, &image);
+    KernelUses uses = {0};
+    const char *warnings = ptxas_read(a, image.log, &uses);
+    if (*warnings)
+        fprintf(stderr, "%s for %s:\n%s\n", path, arch, warnings);
+    if (!ok || *warnings)
+        return 1;
+    return report(path, arch, image.cubin.n, &uses);
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: nvrtc_check sm_80,sm_90 FILE.cu...\n");
+        fputs("usage: nvrtc_check ARCH[,ARCH...] FILE.cu...\n", stderr);
         return 2;
     }
-    Nvrtc n;
-    if (!load(&n)) {
-        fprintf(stderr, "nvrtc_check: there is no NVRTC (libnvrtc.so of the CUDA toolkit) here\n");
+    Arena *a = arena_create();
+    const char *why = "";
+    Nvrtc *n = nvrtc_open(a, &why);
+    if (!n) {
+        fprintf(stderr, "no NVRTC: %s\n", why);
+        arena_destroy(a);
         return 3;
     }
-    int bad = 0;
-    for (int i = 2; i < argc; i++) {
-        char *text = read_text(argv[i]);
-        if (!text) {
-            fprintf(stderr, "nvrtc_check: cannot read %s\n", argv[i]);
-            return 1;
-        }
-        char *list = strdup(argv[1]), *rest = NULL;
-        for (char *arch = strtok_r(list, ",", &rest); arch; arch = strtok_r(NULL, ",", &rest))
-            bad += !compile(&n, argv[i], text, arch);
-        free(list);
-        free(text);
-    }
-    return bad ? 1 : 0;
+    int status = 0;
+    char *archs = arena_strdup(a, argv[1]);
+    for (char *arch = strtok(archs, ","); arch; arch = strtok(NULL, ","))
+        for (int i = 2; i < argc; i++)
+            status |= check(a, n, argv[i], arch);
+    nvrtc_close(n);
+    arena_destroy(a);
+    return status;
 }
