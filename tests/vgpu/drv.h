@@ -113,6 +113,11 @@ bool device_is(CUdevice device);
 void context_break(Context *c, CUresult error);
 /** For a pool and a call that names a device: its context is the current one or the primary. */
 Context *context_of_device(int ordinal);
+/** cuCtxCreate of CUDA before 13; the call with this name. */
+CUresult context_create(const char *name, CUcontext *out, unsigned flags, CUdevice device);
+/** What a destroyed context takes along. */
+void context_memory_end(Context *c);
+void context_handles_end(Context *c);
 
 /* --- work: drv_work.c -------------------------------------------------------------------------------- */
 
@@ -260,6 +265,9 @@ struct Event {
     GraphNode **tails;
     int ntails;
 };
+
+/** cuEventElapsedTime, of all versions. */
+CUresult event_elapsed(const char *name, float *ms, CUevent start, CUevent end);
 
 /* --- graphs: drv_capture.c, drv_graph.c, drv_exec.c --------------------------------------------------- */
 

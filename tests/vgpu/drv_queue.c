@@ -59,10 +59,12 @@ Stream *stream_new(Context *c, bool blocking)
 Stream *stream_lane(Context *c)
 {
     Stream *s = reuse_lane(c);
-    if (s)
+    if (s) {
+        clock_free(&s->clock);
         s->component = order_component_new(&queue.host, &s->last);
-    else
+    } else {
         s = stream_new(c, false);
+    }
     s->lane = s->h.inner = true;
     s->h.dead = false;
     return s;
