@@ -268,10 +268,8 @@ static void add_buffer(Tables *t, uint32_t i)
         sb_printf(&s, ", .index = %u", b->slot);
     if (b->of)
         sb_printf(&s, ", .of = %u, .offset = %d", b->of, number(t, b->offset));
-    if (b->conflicts.n) {
-        uint32_t first = list_numbers(t, (const int32_t *)b->conflicts.at, b->conflicts.n);
-        sb_printf(&s, ", .conflicts = %u, .nconflicts = %u", first, b->conflicts.n);
-    }
+    if (b->kind == BUF_TEMP && !b->of)
+        sb_printf(&s, ", .first = %u, .last = %u", b->first, b->last);
     if (b->kind == BUF_CONST && b->data) {
         print_data(t, i);
         sb_printf(&s, ", .data = %s_data%u", t->name, i);

@@ -24,8 +24,8 @@ typedef struct {
     uint32_t slot;        /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
     uint32_t of;          /* != 0: a piece of buffer `of` (placed concat, view, in-place pair) */
     Dim offset;           /* elements, in `of` */
-    uint32_t first, last; /* TEMP: steps between which it is live, filled by pass conflicts */
-    VEC(uint32_t) conflicts; /* TEMP: earlier buffers that live at the same time */
+    /* TEMP: steps between which it is live, filled by pass conflicts; first > last: never */
+    uint32_t first, last;
     const void *data;        /* CONST */
 } Buffer;
 

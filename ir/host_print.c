@@ -49,12 +49,8 @@ static void put_buffer(Print *w, uint32_t i)
         put_name(w, b->of);
         put_offset(w, b->offset);
     }
-    if (b->kind == BUF_TEMP && !b->of)
+    if (b->kind == BUF_TEMP && !b->of && b->first <= b->last)
         sb_printf(w->out, " live %u..%u", b->first, b->last);
-    for (uint32_t k = 0; k < b->conflicts.n; k++) {
-        sb_puts(w->out, k ? ", " : " conflicts ");
-        put_name(w, b->conflicts.at[k]);
-    }
     sb_putc(w->out, '\n');
 }
 

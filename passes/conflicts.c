@@ -1,5 +1,5 @@
-/* conflicts.c: when temporaries live, and which of them live at the same time; the plan places them
- * by these lists. SPDX-License-Identifier: MIT */
+/* conflicts.c: when temporaries live: those that live at the same time get places of their own in
+ * the plan. SPDX-License-Identifier: MIT */
 #include "passes/lower_internal.h"
 
 static uint32_t root_of(const HostProgram *h, uint32_t buf)
@@ -58,15 +58,9 @@ void host_conflicts(Lower *l)
     Live w = {.h = h, .seen = arena_array(l->a, bool, h->buffers.n)};
     for (w.step = 0; w.step < h->steps.n; w.step++)
         touch_step(&w, &h->steps.at[w.step]);
-    for (uint32_t i = 1; i < h->buffers.n; i++) {
-        Buffer *b = &h->buffers.at[i];
-        if (b->kind != BUF_TEMP || b->of || !w.seen[i])
-            continue;
-        for (uint32_t j = 1; j < i; j++) {
-            const Buffer *other = &h->buffers.at[j];
-            if (other->kind == BUF_TEMP && !other->of && w.seen[j] && other->first <= b->last &&
-                b->first <= other->last)
-                vec_push(l->a, &b->conflicts, j);
+    for (uint32_t i = 1; i < h->buffers.n; i++)
+        if (!w.seen[i]) {
+            h->buffers.at[i].first = 1;
+            h->buffers.at[i].last = 0;
         }
-    }
 }

@@ -135,11 +135,14 @@ static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan 
 {
     const size_t size = (plan->bytes[i] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
     int n = 0;
-    for (int k = 0; k < b->nconflicts; k++) {
-        const int other = p->lists[b->conflicts + k];
-        const size_t bytes = (plan->bytes[other] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
-        if (bytes && p->buffers[other].kind == TN_BUF_TEMP && !p->buffers[other].of)
-            taken[n++] = (Range){plan->place[other], plan->place[other] + bytes};
+    for (int k = 1; k < i; k++) {
+        const tn_buffer *other = &p->buffers[k];
+        if (other->last < b->first || b->last < other->first || other->kind != TN_BUF_TEMP ||
+            other->of)
+            continue;
+        const size_t bytes = (plan->bytes[k] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+        if (bytes)
+            taken[n++] = (Range){plan->place[k], plan->place[k] + bytes};
     }
     qsort(taken, (size_t)n, sizeof *taken, by_place);
     size_t at = 0, best = SIZE_MAX, best_gap = SIZE_MAX;

@@ -47,7 +47,7 @@ typedef struct {
     int32_t shape;      /* dims[shape .. shape+rank-1] are numbers of sizes */
     int32_t index;      /* ARG, RESULT: position; STATE: slot; TAPE: number */
     int32_t of, offset; /* of != 0: a piece of that buffer, offset: number of a size (elements) */
-    int32_t conflicts, nconflicts; /* TEMP: list of earlier buffers alive at the same time */
+    int32_t first, last; /* TEMP: steps between which it is alive; first > last: never */
     const void *data;   /* CONST */
 } tn_buffer;
 
@@ -143,7 +143,7 @@ typedef struct {
     const tn_symbol *symbols;
     const int64_t *code;     /* all sizes */
     const int32_t *dim_code; /* ndims: where each begins in code */
-    const int32_t *lists;    /* shapes, operands' sizes, conflicts: numbers of sizes or buffers */
+    const int32_t *lists;    /* shapes, operands' sizes: numbers of sizes */
     const tn_guard *guards;
     const tn_check *checks;
     const tn_buffer *buffers; /* [0] unused */
