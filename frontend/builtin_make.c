@@ -10,6 +10,13 @@ static bool give(Elab *e, Val v, Value *out)
     return true;
 }
 
+/* A value of a shape that the user wrote. */
+static bool give_shaped(Elab *e, Val v, const Shape *s, Value *out)
+{
+    written_set(e, v, s->how, s->rank);
+    return give(e, v, out);
+}
+
 static Dim num(Elab *e, int64_t k)
 {
     return dim_const(e->dims, k);
@@ -42,11 +49,9 @@ bool builtin_to(Elab *e, const Call *c, Value *out)
 
 static bool filled(Elab *e, const Call *c, uint32_t shape_arg, DType t, const Value *v, Value *out)
 {
-    Dim shape[MAX_RANK];
-    uint32_t rank;
-    if (!arg_shape(e, c, shape_arg, shape, &rank, NULL))
-        return false;
-    return give(e, build_broadcast_to(&e->b, val_as(e, v, t), shape, rank), out);
+    Shape s;
+    return arg_shape(e, c, shape_arg, &s, NULL) &&
+           give_shaped(e, build_broadcast_to(&e->b, val_as(e, v, t), s.at, s.rank), &s, out);
 }
 
 /* The dtype of a fill value when none is asked for. */
@@ -90,10 +95,10 @@ static bool filled_like(Elab *e, const Call *c, const Value *v, uint32_t dtype_a
     DType t;
     if (!arg_tensor(e, c, 0, &x))
         return false;
-    const TypeInfo of = *type_at(e, x);
-    if (!arg_dtype(e, c, dtype_arg, of.dtype, &t))
+    if (!arg_dtype(e, c, dtype_arg, type_at(e, x)->dtype, &t))
         return false;
-    return give(e, build_broadcast_to(&e->b, val_as(e, v, t), of.shape, of.rank), out);
+    const Shape s = written_shape(e, x);
+    return give_shaped(e, build_broadcast_to(&e->b, val_as(e, v, t), s.at, s.rank), &s, out);
 }
 
 bool builtin_like(Elab *e, const Call *c, Value *out)
@@ -130,16 +135,18 @@ bool builtin_new_full_of(Elab *e, const Call *c, Value *out)
 
 bool builtin_eye(Elab *e, const Call *c, Value *out)
 {
-    Dim shape[2];
+    Shape s = {.rank = 2};
     DType t;
-    if (!arg_dim(e, c, 0, &shape[0]) || !arg_dtype(e, c, 2, e->float_type, &t))
+    if (!arg_dim(e, c, 0, &s.at[0]) || !arg_dtype(e, c, 2, e->float_type, &t))
         return false;
-    shape[1] = shape[0];
-    if (arg_given(c, 1) && !arg_dim(e, c, 1, &shape[1]))
+    s.at[1] = s.at[0];
+    if (arg_given(c, 1) && !arg_dim(e, c, 1, &s.at[1]))
         return false;
+    s.how[0] = c->arg[0].how;
+    s.how[1] = arg_given(c, 1) ? c->arg[1].how : s.how[0];
     const Val on =
-        build2(&e->b, OP_eq, build_iota(&e->b, shape, 2, 0), build_iota(&e->b, shape, 2, 1));
-    return give(e, build_cast(&e->b, on, t), out);
+        build2(&e->b, OP_eq, build_iota(&e->b, s.at, 2, 0), build_iota(&e->b, s.at, 2, 1));
+    return give_shaped(e, build_cast(&e->b, on, t), &s, out);
 }
 
 /* start + step * i; ints in i64, floats computed in f64. */
@@ -204,7 +211,8 @@ bool builtin_arange(Elab *e, const Call *c, Value *out)
         if (dim_le(e->dims, num(e, 0), n) != YES)
             n = dim_max(e->dims, n, num(e, 0));
     }
-    return give(e, progression(e, &start, &step, n, t), out);
+    const Shape s = {.rank = 1, .how = {l->n == 1 && !floats ? stop.how : NULL}};
+    return give_shaped(e, progression(e, &start, &step, n, t), &s, out);
 }
 
 bool builtin_linspace(Elab *e, const Call *c, Value *out)
@@ -249,12 +257,11 @@ static bool float_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DTyp
 
 bool builtin_rand(Elab *e, const Call *c, Value *out)
 {
-    Dim shape[MAX_RANK];
-    uint32_t rank;
+    Shape s;
     DType t;
-    if (!arg_shape(e, c, 0, shape, &rank, NULL) || !float_dtype(e, c, 1, e->float_type, &t))
+    if (!arg_shape(e, c, 0, &s, NULL) || !float_dtype(e, c, 1, e->float_type, &t))
         return false;
-    return give(e, draw(e, c->row->name, c->row->op, shape, rank, t), out);
+    return give_shaped(e, draw(e, c->row->name, c->row->op, s.at, s.rank, t), &s, out);
 }
 
 bool builtin_rand_like(Elab *e, const Call *c, Value *out)
@@ -267,18 +274,18 @@ bool builtin_rand_like(Elab *e, const Call *c, Value *out)
     const DType same = dtype_is_float(of.dtype) ? of.dtype : e->float_type;
     if (!float_dtype(e, c, 1, same, &t))
         return false;
-    return give(e, draw(e, c->row->name, c->row->op, of.shape, of.rank, t), out);
+    const Shape s = written_shape(e, x);
+    return give_shaped(e, draw(e, c->row->name, c->row->op, of.shape, of.rank, t), &s, out);
 }
 
 /* low + (31 random bits) % (high - low): exact in integers. */
 bool builtin_randint(Elab *e, const Call *c, Value *out)
 {
-    Dim shape[MAX_RANK];
-    uint32_t rank;
+    Shape s;
     int64_t low, high;
     DType t;
-    if (!arg_int(e, c, 0, &low) || !arg_int(e, c, 1, &high) ||
-        !arg_shape(e, c, 2, shape, &rank, NULL) || !arg_dtype(e, c, 3, DT_i64, &t))
+    if (!arg_int(e, c, 0, &low) || !arg_int(e, c, 1, &high) || !arg_shape(e, c, 2, &s, NULL) ||
+        !arg_dtype(e, c, 3, DT_i64, &t))
         return false;
     if (high <= low || high - low > INT32_MAX) {
         elab_error(e, DIAG_bad_number, c->at,
@@ -287,18 +294,17 @@ bool builtin_randint(Elab *e, const Call *c, Value *out)
                    (long long)low, (long long)high);
         return false;
     }
-    Val v = build_random(&e->b, draw_key(e, "randint"), RANDOM_BITS, shape, rank);
+    Val v = build_random(&e->b, draw_key(e, "randint"), RANDOM_BITS, s.at, s.rank);
     v = build_cast(&e->b, v, DT_i64);
     v = build2(&e->b, OP_and, v, build_const_int(&e->b, DT_i64, INT32_MAX));
     v = build2(&e->b, OP_mod, v, build_const_int(&e->b, DT_i64, high - low));
     v = build2(&e->b, OP_add, v, build_const_int(&e->b, DT_i64, low));
-    return give(e, build_cast(&e->b, v, t), out);
+    return give_shaped(e, build_cast(&e->b, v, t), &s, out);
 }
 
 bool builtin_bernoulli(Elab *e, const Call *c, Value *out)
 {
-    Dim shape[MAX_RANK];
-    uint32_t rank = 0;
+    Shape s = {0};
     DType t = e->float_type;
     if (c->arg[0].kind == V_tensor) {
         const TypeInfo of = *value_type(e, &c->arg[0]);
@@ -307,18 +313,18 @@ bool builtin_bernoulli(Elab *e, const Call *c, Value *out)
             return false;
         }
         t = of.dtype;
-        rank = of.rank;
-        memcpy(shape, of.shape, sizeof shape);
+        s.rank = of.rank;
+        memcpy(s.at, of.shape, sizeof s.at);
     }
-    if (arg_given(c, 1) && !arg_shape(e, c, 1, shape, &rank, NULL))
+    if (arg_given(c, 1) && !arg_shape(e, c, 1, &s, NULL))
         return false;
     if (!is_number(&c->arg[0]) && c->arg[0].kind != V_tensor)
         return is_poison(&c->arg[0]) ? false : fill_ok(e, c, 0);
-    const Value u = v_tensor(e, draw(e, "bernoulli", RANDOM_UNIFORM, shape, rank, t));
+    const Value u = v_tensor(e, draw(e, "bernoulli", RANDOM_UNIFORM, s.at, s.rank, t));
     Value less;
     if (!binary_op(e, AST_lt, c->at, &u, c->at, &c->arg[0], c->arg_at[0], &less))
         return false;
-    return give(e, build_cast(&e->b, use_val(e, &less), t), out);
+    return give_shaped(e, build_cast(&e->b, use_val(e, &less), t), &s, out);
 }
 
 /* ---- by index ---- */
@@ -350,7 +356,7 @@ bool builtin_gather(Elab *e, const Call *c, Value *out)
     if (!same) {
         elab_error(e, DIAG_shape_mismatch, c->at,
                    "gather: the index %s must have the sizes of %s, but for axis %u",
-                   type_str(e, index), type_str(e, x), axis);
+                   val_shape_str(e, index), val_shape_str(e, x), axis);
         return false;
     }
     const uint32_t last = t.rank - 1u;
@@ -427,5 +433,7 @@ bool builtin_one_hot(Elab *e, const Call *c, Value *out)
     t.shape[t.rank] = classes;
     const Val wide = build_broadcast(&e->b, index, t.shape, t.rank + 1u, dims);
     const Val at = build_cast(&e->b, build_iota(&e->b, t.shape, t.rank + 1u, t.rank), t.dtype);
-    return give(e, build_cast(&e->b, build2(&e->b, OP_eq, at, wide), DT_i64), out);
+    Shape s = written_shape(e, index);
+    s.how[s.rank++] = c->arg[1].how;
+    return give_shaped(e, build_cast(&e->b, build2(&e->b, OP_eq, at, wide), DT_i64), &s, out);
 }

@@ -151,8 +151,9 @@ bool builtin_dot(Elab *e, const Call *c, Value *out)
         return false;
     const Dim a = type_at(e, x)->shape[0], b = type_at(e, y)->shape[0];
     if (!prove_equal(e, c->at, a, b)) {
-        elab_error(e, DIAG_sizes_differ, c->at, "dot of vectors of %s and %s elements",
-                   dim_str(e, a), dim_str(e, b));
+        const SizePair pair = {NULL, written_shape(e, x).how[0], written_shape(e, y).how[0], a, b};
+        sizes_error(e, DIAG_sizes_differ, c->at, &pair, "dot of vectors of %s and %s elements",
+                    size_str(e, pair.a_how, a), size_str(e, pair.b_how, b));
         return false;
     }
     const int64_t axis = 0;
@@ -186,8 +187,7 @@ bool builtin_bilinear(Elab *e, const Call *c, Value *out)
         !prove_equal(e, c->at, xt.shape[xt.rank - 1], wt.shape[1]) ||
         !prove_equal(e, c->at, yt.shape[yt.rank - 1], wt.shape[2])) {
         elab_error(e, DIAG_shape_mismatch, c->at, "bilinear of %s, %s with a weight %s",
-                   shape_str(e, xt.shape, xt.rank), shape_str(e, yt.shape, yt.rank),
-                   shape_str(e, wt.shape, wt.rank));
+                   val_shape_str(e, x), val_shape_str(e, y), val_shape_str(e, w));
         return false;
     }
     const int64_t last = xt.rank - 1, one = 1;
@@ -258,9 +258,11 @@ static bool einsum_pair(Elab *e, const Call *c, Labeled *x, Labeled *y, const ch
         if (k < 0)
             continue;
         if (!prove_equal(e, c->at, type_at(e, x->v)->shape[i], type_at(e, y->v)->shape[k])) {
-            elab_error(e, DIAG_sizes_differ, c->at, "einsum: '%c' is %s and %s", x->label[i],
-                       dim_str(e, type_at(e, x->v)->shape[i]),
-                       dim_str(e, type_at(e, y->v)->shape[k]));
+            const Shape p = written_shape(e, x->v), q = written_shape(e, y->v);
+            const SizePair pair = {NULL, p.how[i], q.how[k], p.at[i], q.at[k]};
+            sizes_error(e, DIAG_sizes_differ, c->at, &pair, "einsum: '%c' is %s in %s and %s in %s",
+                        x->label[i], size_str(e, pair.a_how, pair.a), shape_str(e, &p),
+                        size_str(e, pair.b_how, pair.b), shape_str(e, &q));
             return false;
         }
         if (strchr(rest, x->label[i])) {

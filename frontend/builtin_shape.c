@@ -22,11 +22,10 @@ static bool give(Elab *e, Val v, Value *out)
 bool builtin_reshape(Elab *e, const Call *c, Value *out)
 {
     Val x, y;
-    Dim shape[MAX_RANK];
-    uint32_t rank;
+    Shape to;
     bool rest;
-    return arg_tensor(e, c, 0, &x) && arg_shape(e, c, 1, shape, &rank, &rest) &&
-           reshape_to(e, c->at, x, shape, rank, &y) && give(e, y, out);
+    return arg_tensor(e, c, 0, &x) && arg_shape(e, c, 1, &to, &rest) &&
+           reshape_to(e, c->at, x, &to, &y) && give(e, y, out);
 }
 
 bool builtin_flatten(Elab *e, const Call *c, Value *out)
@@ -59,26 +58,29 @@ bool builtin_flatten(Elab *e, const Call *c, Value *out)
 bool builtin_unflatten(Elab *e, const Call *c, Value *out)
 {
     Val x, y;
-    uint32_t axis, n;
-    Dim sizes[MAX_RANK], shape[MAX_RANK];
+    uint32_t axis;
+    Shape sizes, to = {0};
     bool rest;
     if (!arg_tensor(e, c, 0, &x))
         return false;
     const TypeInfo t = *type_at(e, x);
-    if (!arg_axis(e, c, 1, t.rank, &axis) || !arg_shape(e, c, 2, sizes, &n, &rest))
+    if (!arg_axis(e, c, 1, t.rank, &axis) || !arg_shape(e, c, 2, &sizes, &rest))
         return false;
-    if (t.rank + n - 1 > MAX_RANK) {
+    if (t.rank + sizes.rank - 1 > MAX_RANK) {
         elab_error(e, DIAG_shape_mismatch, c->at, "unflatten: more than %d axes", MAX_RANK);
         return false;
     }
-    uint32_t rank = 0;
-    for (uint32_t i = 0; i < t.rank; i++)
-        if (i == axis)
-            for (uint32_t k = 0; k < n; k++)
-                shape[rank++] = sizes[k];
-        else
-            shape[rank++] = t.shape[i];
-    return reshape_to(e, c->at, x, shape, rank, &y) && give(e, y, out);
+    for (uint32_t i = 0; i < t.rank; i++) {
+        if (i != axis) {
+            to.at[to.rank++] = t.shape[i];
+            continue;
+        }
+        for (uint32_t k = 0; k < sizes.rank; k++) {
+            to.how[to.rank] = sizes.how[k];
+            to.at[to.rank++] = sizes.at[k];
+        }
+    }
+    return reshape_to(e, c->at, x, &to, &y) && give(e, y, out);
 }
 
 static bool axis_error(Elab *e, const Call *c, uint32_t i, const char *what)
@@ -141,9 +143,22 @@ bool builtin_movedim(Elab *e, const Call *c, Value *out)
     return give(e, build_transpose(&e->b, x, perm), out);
 }
 
-/* x as shape, axes of 1 repeated; {0} keeps an axis. */
-static bool expand(Elab *e, const Call *c, Val x, Dim *shape, uint32_t rank, Value *out)
+/* The shape as written: -1 keeps an axis. */
+static const char *expanded(Elab *e, const Shape *to)
 {
+    StrBuf b = {.a = e->a};
+    for (uint32_t i = 0; i < to->rank; i++)
+        sb_printf(&b, "%s%s", i ? ", " : "[",
+                  to->at[i].id ? size_str(e, to->how[i], to->at[i]) : "-1");
+    sb_putc(&b, ']');
+    return sb_text(&b);
+}
+
+/* x as shape, axes of 1 repeated; {0} keeps an axis. */
+static bool expand(Elab *e, const Call *c, Val x, Shape *to, Value *out)
+{
+    Dim *shape = to->at;
+    const uint32_t rank = to->rank;
     const TypeInfo t = *type_at(e, x);
     for (uint32_t i = 0; i < rank; i++) {
         const bool old = i + t.rank >= rank;
@@ -153,35 +168,36 @@ static bool expand(Elab *e, const Call *c, Val x, Dim *shape, uint32_t rank, Val
         if (!shape[i].id || t.rank > rank ||
             (!dim_is_one(e->dims, d) && !prove_equal(e, c->at, d, shape[i]))) {
             elab_error(e, DIAG_shape_mismatch, c->at, "%s: %s does not expand to %s", c->row->name,
-                       type_str(e, x), shape_str(e, shape, rank));
+                       type_str(e, x), expanded(e, to));
             return false;
         }
     }
-    return give(e, build_broadcast_to(&e->b, x, shape, rank), out);
+    const Val y = build_broadcast_to(&e->b, x, shape, rank);
+    written_set(e, y, to->how, rank);
+    return give(e, y, out);
 }
 
 bool builtin_expand(Elab *e, const Call *c, Value *out)
 {
     Val x;
-    Dim shape[MAX_RANK];
-    uint32_t rank;
+    Shape to = {0};
     if (!arg_tensor(e, c, 0, &x))
         return false;
     const Value *v = &c->arg[1];
     if (v->kind == V_list && v->list->n == 1 && v->list->at[0].kind == V_list)
         v = &v->list->at[0];
-    rank = v->kind == V_list ? v->list->n : 0;
-    if (rank > MAX_RANK || rank == 0)
+    to.rank = v->kind == V_list ? v->list->n : 0;
+    if (to.rank > MAX_RANK || to.rank == 0)
         return axis_error(e, c, 1, "a shape is expected");
-    for (uint32_t i = 0; i < rank; i++) { /* -1, any number of times, keeps an axis */
+    for (uint32_t i = 0; i < to.rank; i++) { /* -1, any number of times, keeps an axis */
         const Value *d = &v->list->at[i];
-        shape[i] = (Dim){0};
         if (d->kind == V_int && d->i == -1)
             continue;
-        if (is_poison(d) || !value_dim(e, d, &shape[i]))
+        if (is_poison(d) || !value_dim(e, d, &to.at[i]))
             return is_poison(d) ? false : axis_error(e, c, 1, "a size must be an int");
+        to.how[i] = d->how;
     }
-    return expand(e, c, x, shape, rank, out);
+    return expand(e, c, x, &to, out);
 }
 
 bool builtin_expand_as(Elab *e, const Call *c, Value *out)
@@ -189,8 +205,8 @@ bool builtin_expand_as(Elab *e, const Call *c, Value *out)
     Val x, y;
     if (!arg_tensor(e, c, 0, &x) || !arg_tensor(e, c, 1, &y))
         return false;
-    TypeInfo t = *type_at(e, y);
-    return expand(e, c, x, t.shape, t.rank, out);
+    Shape to = written_shape(e, y);
+    return expand(e, c, x, &to, out);
 }
 
 bool builtin_squeeze(Elab *e, const Call *c, Value *out)
@@ -252,6 +268,24 @@ static void promote_all(Elab *e, Val *v, uint32_t n)
         v[i] = build_cast(&e->b, v[i], t);
 }
 
+static bool not_alike(Elab *e, const Call *c, Val x, Val y, uint32_t except)
+{
+    const Shape a = written_shape(e, x), b = written_shape(e, y);
+    const char *p = shape_str(e, &a), *q = shape_str(e, &b);
+    if (a.rank != b.rank) {
+        elab_error(e, DIAG_shape_mismatch, c->at, "%s of %s and %s: the numbers of axes differ",
+                   c->row->name, p, q);
+        return false;
+    }
+    uint32_t k = 0;
+    while (k < a.rank && (k == except || prove_equal(e, c->at, a.at[k], b.at[k])))
+        k++;
+    const SizePair pair = {NULL, a.how[k], b.how[k], a.at[k], b.at[k]};
+    sizes_error(e, DIAG_shape_mismatch, c->at, &pair, "%s of %s and %s: axis %u differs",
+                c->row->name, p, q, k);
+    return false;
+}
+
 static bool check_alike(Elab *e, const Call *c, const Val *v, uint32_t n, uint32_t except)
 {
     const TypeInfo first = *type_at(e, v[0]);
@@ -260,11 +294,8 @@ static bool check_alike(Elab *e, const Call *c, const Val *v, uint32_t n, uint32
         bool same = t.rank == first.rank;
         for (uint32_t k = 0; k < t.rank && same; k++)
             same = k == except || prove_equal(e, c->at, first.shape[k], t.shape[k]);
-        if (!same) {
-            elab_error(e, DIAG_shape_mismatch, c->at, "%s of %s and %s", c->row->name,
-                       type_str(e, v[0]), type_str(e, v[i]));
-            return false;
-        }
+        if (!same)
+            return not_alike(e, c, v[0], v[i], except);
     }
     return true;
 }
@@ -334,12 +365,23 @@ bool builtin_unbind(Elab *e, const Call *c, Value *out)
     return true;
 }
 
-static bool pieces(Elab *e, Val x, uint32_t axis, const Dim *size, uint32_t n, Value *out)
+/* A range of an axis, with the text of its size. */
+static Val part_of(Elab *e, Val x, uint32_t axis, Dim start, Dim size, const Written *how)
+{
+    const Val v = build_slice_axis(&e->b, x, axis, start, size);
+    const Written *axes[MAX_RANK] = {0};
+    axes[axis] = how;
+    written_set(e, v, axes, type_at(e, v)->rank);
+    return v;
+}
+
+static bool pieces(Elab *e, Val x, uint32_t axis, const Dim *size, const Written *const *how,
+                   uint32_t n, Value *out)
 {
     Value *v = arena_array(e->a, Value, n);
     Dim at = num(e, 0);
     for (uint32_t i = 0; i < n; i++) {
-        v[i] = v_tensor(e, build_slice_axis(&e->b, x, axis, at, size[i]));
+        v[i] = v_tensor(e, part_of(e, x, axis, at, size[i], how[i]));
         at = dim_add(e->dims, at, size[i]);
     }
     *out = v_list(e, v, n);
@@ -363,11 +405,17 @@ bool builtin_chunk(Elab *e, const Call *c, Value *out)
         return false;
     const Dim whole = type_at(e, x)->shape[axis];
     if (n < 1 || n > 65536 || !prove_divisible(e, c->at, whole, n))
-        return does_not_divide(e, c, x, axis, value_text(e, &c->arg[1]));
+        return does_not_divide(e, c, x, axis, value_size_str(e, &c->arg[1]));
     Dim *size = arena_array(e->a, Dim, n);
-    for (int64_t i = 0; i < n; i++)
-        size[i] = dim_floordiv(e->dims, whole, num(e, n));
-    return pieces(e, x, axis, size, (uint32_t)n, out);
+    const Written **how = arena_array(e->a, const Written *, n);
+    const Value tensor = v_tensor(e, x), axis_size = written_axis(e, &tensor, axis);
+    Value part = v_dim(e, dim_floordiv(e->dims, whole, num(e, n)));
+    written_op(e, AST_floordiv, &axis_size, &c->arg[1], &part);
+    for (int64_t i = 0; i < n; i++) {
+        value_dim(e, &part, &size[i]);
+        how[i] = part.how;
+    }
+    return pieces(e, x, axis, size, how, (uint32_t)n, out);
 }
 
 bool builtin_split(Elab *e, const Call *c, Value *out)
@@ -380,19 +428,30 @@ bool builtin_split(Elab *e, const Call *c, Value *out)
     if (c->arg[1].kind == V_list) {
         const List *l = c->arg[1].list;
         Dim *size = arena_array(e->a, Dim, l->n), sum = num(e, 0);
+        const Written **how = arena_array(e->a, const Written *, l->n);
+        Value total = v_int(0);
         for (uint32_t i = 0; i < l->n; i++) {
             if (is_poison(&l->at[i]))
                 return false;
             if (!value_dim(e, &l->at[i], &size[i]))
                 return axis_error(e, c, 1, "sizes are ints");
+            const Value so_far = total;
             sum = dim_add(e->dims, sum, size[i]);
+            how[i] = l->at[i].how;
+            total = v_dim(e, sum);
+            if (i)
+                written_op(e, AST_add, &so_far, &l->at[i], &total);
+            else
+                total.how = l->at[i].how;
         }
         if (!prove_equal(e, c->at, sum, whole)) {
-            elab_error(e, DIAG_sizes_differ, c->at, "split: the pieces add up to %s, axis %u is %s",
-                       dim_str(e, sum), axis, dim_str(e, whole));
+            const SizePair pair = {NULL, total.how, written_shape(e, x).how[axis], sum, whole};
+            sizes_error(e, DIAG_sizes_differ, c->at, &pair,
+                        "split: the pieces add up to %s, axis %u is %s",
+                        size_str(e, pair.a_how, sum), axis, size_str(e, pair.b_how, whole));
             return false;
         }
-        return pieces(e, x, axis, size, l->n, out);
+        return pieces(e, x, axis, size, how, l->n, out);
     }
     Dim size;
     int64_t n;
@@ -400,11 +459,14 @@ bool builtin_split(Elab *e, const Call *c, Value *out)
         return false;
     const Dim q = dim_exact_div(e->dims, whole, size);
     if (!q.id || !dim_is_const(e->dims, q, &n) || n < 1 || n > 65536)
-        return does_not_divide(e, c, x, axis, dim_str(e, size));
+        return does_not_divide(e, c, x, axis, value_size_str(e, &c->arg[1]));
     Dim *sizes = arena_array(e->a, Dim, n);
-    for (int64_t i = 0; i < n; i++)
+    const Written **how = arena_array(e->a, const Written *, n);
+    for (int64_t i = 0; i < n; i++) {
         sizes[i] = size;
-    return pieces(e, x, axis, sizes, (uint32_t)n, out);
+        how[i] = c->arg[1].how;
+    }
+    return pieces(e, x, axis, sizes, how, (uint32_t)n, out);
 }
 
 /* ---- rearrangements ---- */
@@ -543,11 +605,13 @@ bool builtin_roll(Elab *e, const Call *c, Value *out)
 bool builtin_repeat(Elab *e, const Call *c, Value *out)
 {
     Val x;
-    Dim times[MAX_RANK], wide[2 * MAX_RANK], shape[MAX_RANK];
-    uint32_t n;
-    if (!arg_tensor(e, c, 0, &x) || !arg_shape(e, c, 1, times, &n, NULL))
+    Dim wide[2 * MAX_RANK], shape[MAX_RANK];
+    Shape all;
+    if (!arg_tensor(e, c, 0, &x) || !arg_shape(e, c, 1, &all, NULL))
         return false;
     const TypeInfo t = *type_at(e, x);
+    const Dim *times = all.at;
+    const uint32_t n = all.rank;
     if (n < t.rank)
         return axis_error(e, c, 1, "one number for each axis, and more for new axes");
     /* [n0, d0, n1, d1, ..]: only as many axes as there are real repetitions */
@@ -657,12 +721,12 @@ bool builtin_narrow(Elab *e, const Call *c, Value *out)
     if (!prove_le(e, c->at, dim_add(e->dims, start, length), size,
                   "narrow must lie inside the axis") ||
         !prove_le(e, c->at, num(e, 0), start, "narrow must begin at 0 or later")) {
-        elab_error(e, DIAG_bad_index, c->at,
-                   "narrow: %s elements from %s on are not in axis %u of %s", dim_str(e, length),
-                   dim_str(e, start), axis, type_str(e, x));
+        elab_error(
+            e, DIAG_bad_index, c->at, "narrow: %s elements from %s on are not in axis %u of %s",
+            value_size_str(e, &c->arg[3]), value_size_str(e, &c->arg[2]), axis, type_str(e, x));
         return false;
     }
-    return give(e, build_slice_axis(&e->b, x, axis, start, length), out);
+    return give(e, part_of(e, x, axis, start, length, c->arg[3].how), out);
 }
 
 bool builtin_select(Elab *e, const Call *c, Value *out)
@@ -681,7 +745,7 @@ bool builtin_select(Elab *e, const Call *c, Value *out)
         !prove_le(e, c->at, dim_add(e->dims, at, num(e, 1)), size,
                   "the index must lie inside the axis")) {
         elab_error(e, DIAG_bad_index, c->at, "select: axis %u of %s has no element %s", axis,
-                   type_str(e, x), dim_str(e, at));
+                   type_str(e, x), value_size_str(e, &c->arg[2]));
         return false;
     }
     return give(e, without_axis(e, build_slice_axis(&e->b, x, axis, at, num(e, 1)), axis), out);

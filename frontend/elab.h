@@ -7,6 +7,7 @@
 #ifndef TENON_ELAB_H
 #define TENON_ELAB_H
 
+#include "frontend/elab_written.h"
 #include "frontend/elaborate.h"
 
 #include "ir/base/die.h"
@@ -27,7 +28,7 @@ typedef enum {
     V_poison, /* an error was reported */
     V_unset,  /* no value yet; an argument that was not given */
     V_none,
-    V_int,       /* i */
+    V_int,       /* i, how */
     V_float,     /* f */
     V_bool,      /* i: 0 or 1 */
     V_string,    /* s */
@@ -41,7 +42,7 @@ typedef enum {
     V_builtin,   /* builtin */
     V_file,      /* file: what `import` names */
     V_info,      /* state: the `p` of a selector: name shape ndim dtype */
-    V_size,      /* size: a late integer made of sizes, not constant */
+    V_size,      /* size, how: a late integer made of sizes, not constant */
     V_late,      /* val: a late number: rank 0, f64, i64 or bool; does not promote tensors */
     V_tensor,    /* val */
 } ValueKind;
@@ -61,7 +62,13 @@ struct Value {
     ValueKind kind;
     State *state; /* of V_tensor: the parameter or buffer that was read, or NULL; of V_info */
     union {
-        int64_t i;
+        struct {
+            union {
+                int64_t i;
+                Dim size;
+            };
+            const Written *how; /* it was written; or NULL */
+        };
         double f;
         const char *s;
         DType dtype;
@@ -72,7 +79,6 @@ struct Value {
         Optim *optim;
         const Builtin *builtin;
         FileEnv *file;
-        Dim size;
         struct {
             Val val;
             Graph *graph; /* that val belongs to; read it by use_val */
@@ -153,6 +159,7 @@ struct State {
     Span at;
     const char *doc;
     AstType *written; /* its type, for messages */
+    const Written *how[MAX_RANK];
     FileEnv *file;
 };
 
@@ -226,10 +233,14 @@ struct Frame {
     Frame *up;
     const char *name; /* "MLP.forward" */
     Span call_at, def_at;
-    uint64_t chain;       /* hash of the chain of calls */
-    VEC(Sym) called;      /* names called from here so far, for the ordinals of sites */
-    Sym path;             /* of the instance */
+    uint64_t chain;  /* hash of the chain of calls */
+    VEC(Sym) called; /* names called from here so far, for the ordinals of sites */
+    Sym path;        /* of the instance */
+    /* whose names a message may use */
     const Instance *inst; /* of a method */
+    const FileEnv *file;
+    const void *scope; /* owner of the locals */
+    bool inside;       /* arguments have been taken: messages are about the body */
 };
 
 /* The graph of a function with a derivative of its own takes what it uses from outside as
@@ -282,6 +293,7 @@ struct Elab {
     bool drew;    /* the graph uses the model's random numbers */
     Graph *entry; /* gets entry checks on sizes; NULL: everything must be proved */
     VEC(Import *) imports;
+    WrittenTable written;
 
     Frame *frame;
     Frame root_frame; /* of what is traced: the graph itself */
@@ -351,7 +363,8 @@ const TypeInfo *type_at(Elab *e, Val v);
 
 /* ---- messages ---- */
 
-/** Reports; a place in the standard library becomes the user's call, with notes on the way. */
+/** Reports; the names of sizes that the text uses are explained in a note. A place in the standard
+ * library becomes the user's call, with notes on the way. */
 Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /** "X is not supported yet", once a construct and line. */
@@ -360,9 +373,61 @@ void elab_note(Elab *e, Diag *d, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 const char *sym(Elab *e, Sym s);
 Sym sym_new(Elab *e, const char *text);
-const char *type_str(Elab *e, Val v); /* "f32[B, 64]" */
-const char *shape_str(Elab *e, const Dim *shape, uint32_t rank);
-const char *dim_str(Elab *e, Dim d);
+const char *dim_str(Elab *e, Dim d); /* as a user would space it: "3 * B + 1" */
+
+/* ---- how sizes were written (elab_written.c) ---- */
+
+/** An int or size with the name that it was read by. */
+Value written_name(Elab *e, Value v, Sym name, const void *owner);
+/** Owner of the locals of what runs. */
+const void *written_scope(const Elab *e);
+/** out, an int or size, is a op b. */
+void written_op(Elab *e, AstOp op, const Value *a, const Value *b, Value *out);
+/** out, an int or size, is -a. */
+void written_negated(Elab *e, const Value *a, Value *out);
+/** a of -a; else NULL. */
+const Written *written_negation_of(const Written *w);
+void written_call(Elab *e, const char *name, const Value *a, const Value *b, Value *out);
+/** The size of an axis as a value. */
+Value written_axis(Elab *e, const Value *tensor, uint32_t axis);
+/** The shape of a value of the graph being traced. */
+Shape written_shape(Elab *e, Val v);
+Shape written_state_shape(const State *s);
+/** From now on v is described by `how`, where that is not NULL. */
+void written_set(Elab *e, Val v, const Written *const *how, uint32_t rank);
+/** v of the graph being traced stands for a value of another graph. */
+void written_link(Elab *e, Val v, const Graph *from, Val of);
+/** What is set for a value of another graph is so for v too. */
+void written_copy(Elab *e, const Graph *from, Val of, Val v);
+/** The text that an axis has: set, or found out from the operations. */
+const Written *written_of_axis(Elab *e, const Written *axis);
+/** What is set for v, and back to it when a call is over. */
+const Written *const *written_get(const Elab *e, Val v);
+void written_restore(Elab *e, Val v, const Written *const *axes);
+
+/* ---- sizes as text (elab_written_text.c); the names used are explained by the next message ----
+ */
+
+const char *size_str(Elab *e, const Written *how, Dim d);
+const char *shape_str(Elab *e, const Shape *s); /* "[B, 2 * width]" */
+const char *val_shape_str(Elab *e, Val v);
+const char *type_str(Elab *e, Val v); /* "f32[B, 2 * width]" */
+/** The size that a value is. */
+const char *value_size_str(Elab *e, const Value *v);
+/** "features = 32, state = 128" of the names said so far, in the order of the text, and forgets
+ * them; NULL: none. */
+const char *said_values(Elab *e, const char *text);
+
+/* Two sizes that should be equal. */
+typedef struct {
+    const char *what; /* NULL: the message names them */
+    const Written *a_how, *b_how;
+    Dim a, b;
+} SizePair;
+/** Reports, with a note of what the two are: "inner dims are 2 * n and m   (n = 8, m = 9: 16 and
+ * 9)". */
+Diag *sizes_error(Elab *e, DiagKind kind, Span at, const SizePair *pair, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* ---- arguments of builtins (elab_args.c); each reports and returns false ---- */
 
@@ -384,7 +449,7 @@ bool arg_axes(Elab *e, const Call *c, uint32_t i, uint32_t rank, int64_t *axes, 
  */
 bool arg_ints(Elab *e, const Call *c, uint32_t i, int64_t *out, uint32_t *n, uint32_t max);
 /** A shape: a list, or spread arguments. -1 is given as {0} if minus_one is not NULL. */
-bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, bool *minus_one);
+bool arg_shape(Elab *e, const Call *c, uint32_t i, Shape *out, bool *minus_one);
 /** A list's elements as tensors. */
 bool arg_tensors(Elab *e, const Call *c, uint32_t i, Val **out, uint32_t *n);
 
@@ -394,9 +459,9 @@ bool arg_tensors(Elab *e, const Call *c, uint32_t i, Val **out, uint32_t *n);
 DType promote_values(Elab *e, const Value *const *v, uint32_t n);
 /** As a Val of dtype t (numbers become consts, late numbers are cast). */
 Val val_as(Elab *e, const Value *v, DType t);
-/** The broadcast shape; reports with both shapes aligned. at: the operator's caret. */
-bool broadcast_shapes(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x, const TypeInfo *y,
-                      Dim *shape, uint32_t *rank);
+/** Whether the tensors among the operands broadcast; reports with shapes aligned. at: the
+ * operator's caret. */
+bool check_broadcast(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n);
 /** n operands are promoted and broadcast; the op is emitted. force_float: ints become the default
  * float type. Works on static and late numbers too. */
 bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_at, uint32_t n,
@@ -413,7 +478,7 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b);
 bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what);
 bool prove_divisible(Elab *e, Span at, Dim a, int64_t by);
 /** Reshape to a shape of which one axis may be {0}: "the rest". */
-bool reshape_to(Elab *e, Span at, Val x, Dim *shape, uint32_t rank, Val *out);
+bool reshape_to(Elab *e, Span at, Val x, Shape *to, Val *out);
 
 /* ---- random numbers (elab_random.c) ---- */
 
@@ -477,11 +542,13 @@ bool type_check(Elab *e, const Env *env, const AstType *t, const char *what, Spa
                 const Sizes *sizes);
 /** The dtype of a reserved word; in gradient checks every float type is f64. */
 DType dtype_named(const Elab *e, const char *name);
-/** The type as a shape and dtype: every axis is known. */
-bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out);
+/** The type as a shape and dtype: every axis is known. how[MAX_RANK], if not NULL: as written. */
+bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out, const Written **how);
 bool dtype_fits(Elab *e, const Env *env, const AstType *t, DType got, const char **wanted);
-/** INIT: a number, a tensor of the shape, or a function from the shape to either. */
-bool initial_value(Elab *e, const Value *init, const TypeInfo *type, Span at, Val *out);
+/** INIT: a number, a tensor of the shape, or a function from the shape to either. how[type->rank],
+ * if not NULL: the text of the shape. */
+bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
+                   Span at, Val *out);
 
 /* ---- scopes (elab_scope.c) ---- */
 

@@ -197,13 +197,14 @@ bool arg_ints(Elab *e, const Call *c, uint32_t i, int64_t *out, uint32_t *n, uin
     return true;
 }
 
-bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, bool *minus_one)
+bool arg_shape(Elab *e, const Call *c, uint32_t i, Shape *out, bool *minus_one)
 {
     const Value *v = &c->arg[i];
     if (v->kind == V_list && v->list->n == 1 && v->list->at[0].kind == V_list)
         v = &v->list->at[0];
     const Value *at = v->kind == V_list ? v->list->at : v;
     uint32_t n = v->kind == V_list ? v->list->n : 1;
+    *out = (Shape){0};
     if (minus_one)
         *minus_one = false;
     if (n > MAX_RANK) {
@@ -219,12 +220,11 @@ bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, b
                 return false;
             }
             *minus_one = true;
-            shape[k] = (Dim){0};
             continue;
         }
         if (is_poison(&at[k]))
             return false;
-        if (!value_dim(e, &at[k], &shape[k])) {
+        if (!value_dim(e, &at[k], &out->at[k])) {
             elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: a size must be an int, not a %s",
                        c->row->name, value_kind(&at[k]));
             return false;
@@ -234,8 +234,9 @@ bool arg_shape(Elab *e, const Call *c, uint32_t i, Dim *shape, uint32_t *rank, b
                        c->row->name);
             return false;
         }
+        out->how[k] = at[k].how;
     }
-    *rank = n;
+    out->rank = n;
     return true;
 }
 

@@ -126,6 +126,11 @@ bool bind_args(Elab *e, const char *who, Span def_at, const AstParams *params, c
 /* ---- functions ---- */
 
 typedef struct {
+    Val v;
+    const Written *const *axes;
+} TextOfArg;
+
+typedef struct {
     Fn *fn;
     const char *who;
     Span at;
@@ -133,6 +138,7 @@ typedef struct {
     Value *value;
     Span *value_at;
     Sizes sizes;
+    VEC(TextOfArg) texts; /* of tensor arguments, as the caller has them */
 } FnCall;
 
 static bool word_fits(const char *want, const Value *v)
@@ -249,7 +255,9 @@ static bool default_value(Elab *e, FnCall *c, uint32_t i)
     if (is_tensor_type(p->type) && v.kind != V_none) {
         TypeInfo t;
         Val x;
-        if (!type_eval(e, &c->env, p->type, &t) || !initial_value(e, &v, &t, p->initial->at, &x))
+        const Written *how[MAX_RANK] = {0};
+        if (!type_eval(e, &c->env, p->type, &t, how) ||
+            !initial_value(e, &v, &t, how, p->initial->at, &x))
             return false;
         c->value[i] = v_tensor(e, x);
         return true;
@@ -282,10 +290,15 @@ static bool enter(Elab *e, FnCall *c)
             ok = default_value(e, c, i);
         scope_set(e, c->env.scope, p->name.sym, c->value[i], p->name.at);
     }
-    for (uint32_t i = 0; ok && i < params->n; i++)
-        if (is_tensor_type(params->at[i].type) && c->value[i].kind == V_tensor)
-            ok = type_check(e, &c->env, params->at[i].type, arg_what(e, c, i), c->value_at[i],
-                            use_val(e, &c->value[i]), &c->sizes);
+    for (uint32_t i = 0; ok && i < params->n; i++) {
+        if (!is_tensor_type(params->at[i].type) || c->value[i].kind != V_tensor)
+            continue;
+        const Val v = use_val(e, &c->value[i]);
+        vec_push(e->a, &c->texts, ((TextOfArg){v, written_get(e, v)}));
+        ok = type_check(e, &c->env, params->at[i].type, arg_what(e, c, i), c->value_at[i], v,
+                        &c->sizes);
+    }
+    e->frame->inside = true;
     return ok;
 }
 
@@ -408,10 +421,15 @@ static bool leave(Elab *e, FnCall *c, const Scope *entry, Body *b, Value *out)
     return ok;
 }
 
-static Value run_fn(Elab *e, FnCall *c)
+/* The caller's names for the sizes of its tensors are valid again. */
+static void give_back(Elab *e, const FnCall *c)
 {
-    if (!enter(e, c))
-        return v_poison();
+    for (uint32_t i = c->texts.n; i-- > 0;)
+        written_restore(e, c->texts.at[i].v, c->texts.at[i].axes);
+}
+
+static Value run_body(Elab *e, FnCall *c)
+{
     const AstFn *ast = c->fn->ast;
     if (ast->has_grad || ast->extern_c)
         return call_custom(e, c->fn, &c->env, c->value, c->at);
@@ -424,6 +442,13 @@ static Value run_fn(Elab *e, FnCall *c)
     Value out = v_poison();
     if (!leave(e, c, &entry, &body, &out))
         return v_poison();
+    return out;
+}
+
+static Value run_fn(Elab *e, FnCall *c)
+{
+    Value out = enter(e, c) ? run_body(e, c) : v_poison();
+    give_back(e, c);
     return out;
 }
 
@@ -485,6 +510,8 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         DType outer_float = e->float_type;
         push_frame(e, &frame, c.who, at, def_at, path);
         frame.inst = fn->inst;
+        frame.file = fn->file;
+        frame.scope = c.env.scope;
         e->b.site.path = path;
         if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;

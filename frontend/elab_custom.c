@@ -61,6 +61,7 @@ static void define_inputs(Custom *c)
         e->b.g = inner;
         e->capture = capture;
         Val in = build_input(&e->b, params->at[i].name.sym, type);
+        written_link(e, in, c->outside.outer, outer);
         vec_push(e->a, &c->outside.outer_vals, outer);
         vec_push(e->a, &c->outside.inner_vals, in);
         scope_set(e, c->env->scope, params->at[i].name.sym, v_tensor(e, in), params->at[i].name.at);
@@ -124,18 +125,11 @@ static bool extern_body(Custom *c)
     DType t = promote_values(e, in, n);
     if (!dtype_is_float(t))
         t = e->float_type;
+    if (!check_broadcast(e, c->at, in, at, n))
+        return false;
     Val x[3];
-    Dim shape[MAX_RANK];
-    uint32_t rank = 0;
-    TypeInfo all = {0};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         x[i] = val_as(e, in[i], t);
-        const TypeInfo *info = type_at(e, x[i]);
-        if (!broadcast_shapes(e, c->at, at[0], at[i], &all, info, shape, &rank))
-            return false;
-        all.rank = (uint8_t)rank;
-        memcpy(all.shape, shape, sizeof shape);
-    }
     int64_t text = sym_new(e, extern_text(e, ast)).id;
     Attr attr = {.at = &text, .n = 1};
     vec_push(e->a, &c->results, v_tensor(e, build(&e->b, OP_extern, x, n, &attr)));
@@ -203,6 +197,7 @@ static bool bind_cotangents(Custom *c)
     for (uint32_t i = 0; i < c->results.n; i++) {
         Ty type = val_type(c->def, c->results.at[i].val);
         Val g = build_input(&e->b, ast->grad_names.at[i].sym, type);
+        written_link(e, g, c->def, c->results.at[i].val);
         vec_push(e->a, &c->cotangents, g);
         scope_set(e, c->env->scope, ast->grad_names.at[i].sym, v_tensor(e, g),
                   ast->grad_names.at[i].at);
@@ -210,9 +205,21 @@ static bool bind_cotangents(Custom *c)
     return true;
 }
 
-static bool one_gradient(Custom *c, Value v, Span at, Sym operand, Ty type)
+/* The shape of a value of DEF, in the graph of the gradient. */
+static const char *shape_of(Custom *c, Val of_def)
 {
     Elab *e = c->e;
+    Graph *g = e->b.g;
+    e->b.g = c->def;
+    const char *text = val_shape_str(e, of_def);
+    e->b.g = g;
+    return text;
+}
+
+static bool one_gradient(Custom *c, Value v, Span at, Sym operand, Val of_def)
+{
+    Elab *e = c->e;
+    const Ty type = val_type(c->def, of_def);
     if (v.kind == V_none)
         return true;
     TypeInfo want = *type_info(e->p, type);
@@ -231,8 +238,7 @@ static bool one_gradient(Custom *c, Value v, Span at, Sym operand, Ty type)
     }
     if (!fits || (got.rank && got.rank != want.rank)) {
         elab_error(e, DIAG_bad_gradient, at, "the gradient of '%s' is %s, wanted %s",
-                   sym(e, operand), shape_str(e, got.shape, got.rank),
-                   shape_str(e, want.shape, want.rank));
+                   sym(e, operand), val_shape_str(e, g), shape_of(c, of_def));
         return false;
     }
     g = build_broadcast_to(&e->b, g, want.shape, want.rank);
@@ -267,7 +273,7 @@ static bool gradient_body(Custom *c, uint32_t nargs)
     }
     for (uint32_t i = 0; i < nargs; i++)
         if (!one_gradient(c, body.values.at[i], body.at.at[i], c->def->params.at[i].name,
-                          val_type(c->def, c->def->params.at[i].val)))
+                          c->def->params.at[i].val))
             return false;
     return true;
 }

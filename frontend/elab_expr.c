@@ -155,12 +155,13 @@ static bool comp_clause(Elab *e, const Env *env, const AstExpr *x, uint32_t k, V
 
 /* ---- fields ---- */
 
-static Value shape_list(Elab *e, const TypeInfo *t)
+static Value shape_list(Elab *e, const Value *tensor)
 {
     Value v[MAX_RANK];
-    for (uint32_t i = 0; i < t->rank; i++)
-        v[i] = v_dim(e, t->shape[i]);
-    return v_list(e, v, t->rank);
+    const uint32_t rank = value_type(e, tensor)->rank;
+    for (uint32_t i = 0; i < rank; i++)
+        v[i] = written_axis(e, tensor, i);
+    return v_list(e, v, rank);
 }
 
 static Value transposed(Elab *e, const Value *base, Span at, bool last_two)
@@ -171,7 +172,7 @@ static Value transposed(Elab *e, const Value *base, Span at, bool last_two)
         elab_error(e, DIAG_bad_axis, at,
                    last_two ? ".mT wants at least 2 axes, not %s"
                             : ".T wants 2 axes, not %s; .mT swaps the last two",
-                   shape_str(e, t->shape, t->rank));
+                   val_shape_str(e, x));
         return v_poison();
     }
     int64_t perm[MAX_RANK];
@@ -188,7 +189,7 @@ static bool tensor_field(Elab *e, const Value *base, const char *name, Span at, 
     if (strcmp(name, "T") == 0 || strcmp(name, "mT") == 0)
         *out = transposed(e, base, at, name[0] == 'm');
     else if (strcmp(name, "shape") == 0)
-        *out = shape_list(e, t);
+        *out = shape_list(e, base);
     else if (strcmp(name, "ndim") == 0)
         *out = v_int(t->rank);
     else if (strcmp(name, "numel") == 0)
@@ -204,10 +205,13 @@ static bool tensor_field(Elab *e, const Value *base, const char *name, Span at, 
 
 static bool info_field(Elab *e, const State *s, const char *name, Value *out)
 {
+    Value sizes[MAX_RANK];
+    for (uint32_t i = 0; i < s->type.rank; i++)
+        sizes[i] = v_dim(e, s->type.shape[i]);
     if (strcmp(name, "name") == 0)
         *out = v_string(sym(e, s->name));
     else if (strcmp(name, "shape") == 0)
-        *out = shape_list(e, &s->type);
+        *out = v_list(e, sizes, s->type.rank);
     else if (strcmp(name, "ndim") == 0)
         *out = v_int(s->type.rank);
     else if (strcmp(name, "dtype") == 0)
@@ -472,6 +476,15 @@ Value eval(Elab *e, const Env *env, const AstExpr *x)
     return v;
 }
 
+/* `cell.state` is the name of a size where it is written. */
+static Value written_member(Elab *e, const AstExpr *x, const Value *base, Value v)
+{
+    if ((v.kind != V_int && v.kind != V_size) || x->a->kind != EX_name || base->kind == V_tensor)
+        return v;
+    const char *name = arena_printf(e->a, "%s.%s", sym(e, x->a->name), sym(e, x->name));
+    return written_name(e, v, sym_new(e, name), written_scope(e));
+}
+
 static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
 {
     Value v = v_poison();
@@ -531,6 +544,7 @@ static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
     case EX_field: {
         Value base = eval(e, env, x->a);
         v = value_field(e, env, &base, x->name, x->at, x->op_at);
+        v = written_member(e, x, &base, v);
         break;
     }
     case EX_fn:

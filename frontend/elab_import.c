@@ -50,6 +50,8 @@ static void copy_node(Elab *e, Import *m, uint32_t id)
     if (n.hint.id)
         val_hint(&e->b, v, n.hint);
     m->new_vals.at[id] = v;
+    if (n.nout == 1)
+        written_copy(e, m->from, (Val){id, 0}, v);
 }
 
 Val import_val(Elab *e, Graph *from, Val v)

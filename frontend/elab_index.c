@@ -10,7 +10,8 @@ typedef enum { SUB_at, SUB_slice, SUB_new, SUB_gather, SUB_mask } SubKind;
 typedef struct {
     SubKind kind;
     uint32_t axis;
-    Dim start, extent; /* SUB_at: extent 1 */
+    Dim start, extent;  /* SUB_at: extent 1 */
+    const Written *how; /* of the extent of a slice */
     int64_t step;
     Val index; /* SUB_gather, SUB_mask */
     Span at;
@@ -30,9 +31,9 @@ static void bad_index(Elab *e, Subs *s, Span at, const char *why)
 
 /* ---- one subscript ---- */
 
-static bool bound_dim(Elab *e, const Env *env, const AstExpr *x, Dim size, Dim fallback, Dim *out)
+/* A bound as a size; *size is the axis's, with its text. */
+static bool bound_dim(Elab *e, const Env *env, const AstExpr *x, const Value *size, Value *out)
 {
-    *out = fallback;
     if (!x)
         return true;
     Value v = eval(e, env, x);
@@ -40,25 +41,48 @@ static bool bound_dim(Elab *e, const Env *env, const AstExpr *x, Dim size, Dim f
         return true;
     if (is_poison(&v))
         return false;
-    if (!value_dim(e, &v, out)) {
+    Dim d, n;
+    value_dim(e, size, &n);
+    if (!value_dim(e, &v, &d)) {
         elab_error(e, DIAG_bad_index, x->at, "a slice bound must be an int or a size, not a %s",
                    value_kind(&v));
         return false;
     }
-    int64_t c, n;
-    if (v.kind == V_int && v.i < 0) {
-        *out = dim_add(e->dims, size, *out);
-        if (dim_is_const(e->dims, *out, &c) && c < 0)
-            *out = dim_const(e->dims, 0);
+    *out = v;
+    if (v.kind == V_int && v.i < 0) { /* counted from the end */
+        Value back = v_int(-v.i);
+        back.how = written_negation_of(v.how);
+        *out = v_dim(e, dim_add(e->dims, n, d));
+        written_op(e, AST_sub, size, &back, out);
+        if (out->kind == V_int && out->i < 0)
+            *out = v_int(0);
     }
-    if (dim_is_const(e->dims, size, &n) && dim_is_const(e->dims, *out, &c) && c > n)
-        *out = size; /* known sizes: as in Python */
+    if (size->kind == V_int && out->kind == V_int && out->i > size->i)
+        *out = *size; /* known sizes: as in Python */
     return true;
 }
 
-static void slice_sub(Elab *e, const Env *env, const AstExpr *x, Dim size, Subs *s, Sub *sub)
+/* stop - start, rounded up to whole steps; its text is known for step 1. */
+static void slice_extent(Elab *e, const Value *start, const Value *stop, Sub *sub)
 {
-    Dim zero = dim_const(e->dims, 0), stop;
+    Dim a, b;
+    value_dim(e, start, &a);
+    value_dim(e, stop, &b);
+    Value n = v_dim(e, dim_ceildiv(e->dims, dim_sub(e->dims, b, a), dim_const(e->dims, sub->step)));
+    if (sub->step == 1 && start->kind == V_int && start->i == 0)
+        n.how = stop->how;
+    else if (sub->step == 1)
+        written_op(e, AST_sub, stop, start, &n);
+    sub->start = a;
+    sub->how = n.how;
+    value_dim(e, &n, &sub->extent);
+}
+
+static void slice_sub(Elab *e, const Env *env, const AstExpr *x, const Value *base, Subs *s,
+                      Sub *sub)
+{
+    const Value size = written_axis(e, base, sub->axis);
+    Value start = v_int(0), stop = size;
     sub->kind = SUB_slice;
     sub->step = 1;
     if (x->c) {
@@ -70,27 +94,32 @@ static void slice_sub(Elab *e, const Env *env, const AstExpr *x, Dim size, Subs 
         else
             sub->step = step.i;
     }
-    if (!bound_dim(e, env, x->a, size, zero, &sub->start) ||
-        !bound_dim(e, env, x->b, size, size, &stop)) {
+    if (!bound_dim(e, env, x->a, &size, &start) || !bound_dim(e, env, x->b, &size, &stop)) {
         s->ok = false;
-        sub->start = zero;
-        sub->extent = size;
+        sub->start = dim_const(e->dims, 0);
+        value_dim(e, &size, &sub->extent);
         return;
     }
-    int64_t a, b;
-    if (dim_is_const(e->dims, sub->start, &a) && dim_is_const(e->dims, stop, &b) && a > b)
-        stop = sub->start;
+    if (start.kind == V_int && stop.kind == V_int && start.i > stop.i)
+        stop = start;
+    Dim a, b, n;
+    value_dim(e, &start, &a);
+    value_dim(e, &stop, &b);
+    value_dim(e, &size, &n);
     const char *what = arena_printf(e->a, "the slice %s:%s must lie inside the axis of size %s",
-                                    dim_str(e, sub->start), dim_str(e, stop), dim_str(e, size));
-    if (!prove_le(e, x->at, zero, sub->start, what) ||
-        !prove_le(e, x->at, sub->start, stop, what) || !prove_le(e, x->at, stop, size, what))
-        bad_index(e, s, x->at, what);
-    sub->extent =
-        dim_ceildiv(e->dims, dim_sub(e->dims, stop, sub->start), dim_const(e->dims, sub->step));
+                                    dim_str(e, a), dim_str(e, b), dim_str(e, n));
+    if (!prove_le(e, x->at, dim_const(e->dims, 0), a, what) || !prove_le(e, x->at, a, b, what) ||
+        !prove_le(e, x->at, b, n, what))
+        bad_index(e, s, x->at,
+                  arena_printf(e->a, "the slice %s:%s must lie inside the axis of size %s",
+                               value_size_str(e, &start), value_size_str(e, &stop),
+                               value_size_str(e, &size)));
+    slice_extent(e, &start, &stop, sub);
 }
 
-static void int_sub(Elab *e, const Value *v, Span at, Dim size, Subs *s, Sub *sub)
+static void int_sub(Elab *e, const Value *v, const Value *base, Span at, Subs *s, Sub *sub)
 {
+    const Dim size = value_type(e, base)->shape[sub->axis];
     sub->kind = SUB_at;
     sub->step = 1;
     sub->extent = dim_const(e->dims, 1);
@@ -100,9 +129,13 @@ static void int_sub(Elab *e, const Value *v, Span at, Dim size, Subs *s, Sub *su
     const char *what = arena_printf(e->a, "index %s is outside of an axis of size %s",
                                     value_text(e, v), dim_str(e, size));
     Dim last = dim_add(e->dims, sub->start, dim_const(e->dims, 1));
-    if (!prove_le(e, at, dim_const(e->dims, 0), sub->start, what) ||
-        !prove_le(e, at, last, size, what))
-        bad_index(e, s, at, what);
+    if (prove_le(e, at, dim_const(e->dims, 0), sub->start, what) &&
+        prove_le(e, at, last, size, what))
+        return;
+    const Value axis = written_axis(e, base, sub->axis);
+    bad_index(e, s, at,
+              arena_printf(e->a, "index %s is outside of an axis of size %s", value_size_str(e, v),
+                           value_size_str(e, &axis)));
 }
 
 static void tensor_sub(Elab *e, Val x, Span at, Dim size, Subs *s, Sub *sub)
@@ -146,14 +179,15 @@ static Value list_index(Elab *e, const Value *v)
     return out.n ? v_tensor(e, build_concat(&e->b, parts, out.n, 0)) : v_poison();
 }
 
-static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v, const TypeInfo *t,
+static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v, const Value *base,
                     uint32_t axis, Subs *s)
 {
+    const TypeInfo *t = value_type(e, base);
     Sub *sub = &s->at[s->n++];
     *sub = (Sub){.axis = axis, .at = item->at, .step = 1};
     Dim size = axis < t->rank ? t->shape[axis] : (Dim){0};
     if (item->kind == EX_slice) {
-        slice_sub(e, env, item, size, s, sub);
+        slice_sub(e, env, item, base, s, sub);
         return;
     }
     Value list;
@@ -163,7 +197,7 @@ static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v
         break;
     case V_int:
     case V_size:
-        int_sub(e, v, item->at, size, s, sub);
+        int_sub(e, v, base, item->at, s, sub);
         break;
     case V_late:
         tensor_sub(e, use_val(e, v), item->at, size, s, sub);
@@ -193,9 +227,10 @@ static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v
     }
 }
 
-/* All subscripts of x against a tensor of type t; axes that are not named are whole. */
-static void resolve(Elab *e, const Env *env, const AstExpr *x, const TypeInfo *t, Subs *s)
+/* All subscripts of x against a tensor; axes that are not named are whole. */
+static void resolve(Elab *e, const Env *env, const AstExpr *x, const Value *base, Subs *s)
 {
+    const TypeInfo type = *value_type(e, base), *t = &type;
     *s = (Subs){.ok = true};
     Value *v = arena_array(e->a, Value, x->items.n);
     uint32_t taken = 0, ellipses = 0;
@@ -219,7 +254,7 @@ static void resolve(Elab *e, const Env *env, const AstExpr *x, const TypeInfo *t
     if (taken > t->rank)
         bad_index(e, s, x->op_at,
                   arena_printf(e->a, "%u subscripts for %s of %u axes", taken,
-                               shape_str(e, t->shape, t->rank), t->rank));
+                               val_shape_str(e, use_val(e, base)), t->rank));
     if (x->items.n > 2 * MAX_RANK)
         bad_index(e, s, x->op_at, "too many subscripts");
     if (!s->ok)
@@ -237,7 +272,7 @@ static void resolve(Elab *e, const Env *env, const AstExpr *x, const TypeInfo *t
         axis += whole;
         if (item->kind == EX_ellipsis)
             continue;
-        one_sub(e, env, item, &v[i], t, axis, s);
+        one_sub(e, env, item, &v[i], base, axis, s);
         axis += item->kind == EX_slice ? 1 : axes_taken(e, &v[i]);
     }
     for (; axis < t->rank; axis++)
@@ -255,6 +290,7 @@ static Val sliced(Elab *e, Val x, const Subs *s)
 {
     TypeInfo t = *type_at(e, x);
     Dim start[MAX_RANK], extent[MAX_RANK];
+    const Written *how[MAX_RANK] = {0};
     int64_t step[MAX_RANK];
     bool whole = true;
     for (uint32_t i = 0; i < t.rank; i++) {
@@ -269,9 +305,14 @@ static Val sliced(Elab *e, Val x, const Subs *s)
         start[sub->axis] = sub->start;
         extent[sub->axis] = sub->extent;
         step[sub->axis] = sub->step;
+        how[sub->axis] = sub->how;
         whole &= dim_same(sub->extent, t.shape[sub->axis]) && sub->step == 1;
     }
-    return whole ? x : build_slice(&e->b, x, start, step, extent);
+    if (whole)
+        return x;
+    const Val y = build_slice(&e->b, x, start, step, extent);
+    written_set(e, y, how, t.rank);
+    return y;
 }
 
 static bool is_whole_shape(const Dim *a, uint32_t na, const TypeInfo *t)
@@ -441,9 +482,8 @@ Value eval_index(Elab *e, const Env *env, const AstExpr *x, const Value *base)
         elab_error(e, DIAG_bad_type, x->op_at, "a %s cannot be indexed", value_kind(base));
         return v_poison();
     }
-    TypeInfo t = *value_type(e, base);
     Subs s;
-    resolve(e, env, x, &t, &s);
+    resolve(e, env, x, base, &s);
     return s.ok ? read_tensor(e, x, base, &s) : v_poison();
 }
 
@@ -495,10 +535,29 @@ static Val replace_subs(Elab *e, Val x, const Subs *s, uint32_t k, Val part)
     return replace_range(e, x, sub->axis, sub->start, sub->extent, inner);
 }
 
+/* The shape of the part, as written. */
+static Shape part_shape(Elab *e, const Value *base, const Subs *s)
+{
+    const Shape all = written_shape(e, use_val(e, base));
+    Shape out = {0};
+    for (uint32_t i = 0; i < s->n && out.rank < MAX_RANK; i++) {
+        const Sub *sub = &s->at[i];
+        if (sub->kind == SUB_new)
+            out.at[out.rank++] = dim_const(e->dims, 1);
+        if (sub->kind != SUB_slice)
+            continue;
+        out.how[out.rank] =
+            dim_same(sub->extent, all.at[sub->axis]) ? all.how[sub->axis] : sub->how;
+        out.at[out.rank++] = sub->extent;
+    }
+    return out;
+}
+
 /* The assigned value, broadcast to the part's shape; int axes come back with extent 1. */
-static bool part_value(Elab *e, const Value *part, const TypeInfo *t, const Subs *s, Span at,
+static bool part_value(Elab *e, const Value *part, const Value *base, const Subs *s, Span at,
                        Val *out)
 {
+    const TypeInfo type = *value_type(e, base), *t = &type;
     Dim shape[2 * MAX_RANK], full[MAX_RANK];
     uint32_t rank = 0;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -518,8 +577,9 @@ static bool part_value(Elab *e, const Value *part, const TypeInfo *t, const Subs
         fits = dim_is_one(e->dims, a) || prove_equal(e, at, a, b);
     }
     if (!fits) {
+        const Shape to = part_shape(e, base, s);
         elab_error(e, DIAG_shape_mismatch, at, "cannot put %s into a part of shape %s",
-                   shape_str(e, got.shape, got.rank), shape_str(e, shape, rank));
+                   val_shape_str(e, v), shape_str(e, &to));
         return false;
     }
     v = build_broadcast_to(&e->b, v, shape, rank);
@@ -535,7 +595,7 @@ static Value store_mask(Elab *e, const Value *base, const Sub *sub, const Value 
         shape[i] = i < m.rank ? m.shape[i] : dim_const(e->dims, 1);
         if (i < m.rank && !prove_equal(e, at, m.shape[i], t.shape[i])) {
             elab_error(e, DIAG_shape_mismatch, sub->at, "a mask of shape %s does not fit %s",
-                       shape_str(e, m.shape, m.rank), shape_str(e, t.shape, t.rank));
+                       val_shape_str(e, sub->index), val_shape_str(e, use_val(e, base)));
             return v_poison();
         }
     }
@@ -563,9 +623,8 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
         elab_error(e, DIAG_bad_type, at, "cannot put a %s into a tensor", value_kind(part));
         return v_poison();
     }
-    TypeInfo t = *value_type(e, base);
     Subs s;
-    resolve(e, env, x, &t, &s);
+    resolve(e, env, x, base, &s);
     if (!s.ok)
         return v_poison();
     for (uint32_t i = 0; i < s.n; i++) {
@@ -580,7 +639,7 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
         }
     }
     Val v;
-    if (!part_value(e, part, &t, &s, at, &v))
+    if (!part_value(e, part, base, &s, at, &v))
         return v_poison();
     return v_tensor(e, replace_subs(e, use_val(e, base), &s, 0, v));
 }

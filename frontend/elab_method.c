@@ -143,11 +143,13 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
             continue;
         if (g->kind == GRAPH_STEP && p->initial && !is_result(ast, p->name.sym))
             continue; /* a step computes what has a default */
-        if (!type_eval(e, &env, p->type, &t)) {
+        const Written *how[MAX_RANK] = {0};
+        if (!type_eval(e, &env, p->type, &t, how)) {
             ok = false;
             continue;
         }
         Val v = build_input(&e->b, p->name.sym, type_make(e->p, t));
+        written_set(e, v, how, t.rank);
         GraphParam *gp = &vec_last(&g->params);
         gp->optional = optional && !absent && g->kind != GRAPH_STEP;
         gp->wants_grad = dtype_is_float(t.dtype);
@@ -231,8 +233,12 @@ Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training
     e->drew = false;
     e->capture = NULL;
     const char *called = sym(e, method);
-    e->root_frame =
-        (Frame){.name = called, .chain = hash_bytes(HASH_START, called, strlen(called))};
+    e->root_frame = (Frame){.name = called,
+                            .chain = hash_bytes(HASH_START, called, strlen(called)),
+                            .inst = e->root,
+                            .file = m->file,
+                            .scope = g,
+                            .inside = true};
     e->frame = &e->root_frame;
     e->depth = 0;
     e->float_type = e->base_float;

@@ -45,6 +45,7 @@ Value state_value(Elab *e, State *s)
     } else {
         CHECK(s->view > 0);
         v = v_tensor(e, build_view(&e->b, &e->p->state.at[s->view - 1]));
+        written_set(e, v.val, s->how, s->type.rank);
     }
     e->b.g = inner;
     e->capture = capture;
@@ -73,9 +74,9 @@ bool state_assign(Elab *e, State *s, const Value *v, Span at)
         fits = dim_is_one(e->dims, a) || prove_equal(e, at, a, b);
     }
     if (!fits) {
-        Diag *d =
-            elab_error(e, DIAG_shape_mismatch, at, "a buffer keeps its shape %s, this is %s",
-                       shape_str(e, s->type.shape, s->type.rank), shape_str(e, t->shape, t->rank));
+        const Shape own = written_state_shape(s);
+        Diag *d = elab_error(e, DIAG_shape_mismatch, at, "a buffer keeps its shape %s, this is %s",
+                             shape_str(e, &own), val_shape_str(e, x));
         elab_note(e, d, s->at, "declared here");
         return false;
     }
@@ -205,7 +206,12 @@ static void begin_initial(Elab *e, Initial *i, State *s)
 {
     i->outer = e->making_state;
     i->outer_frame = e->frame;
-    i->frame = (Frame){.up = e->frame, .name = "INIT", .chain = HASH_START};
+    i->frame = (Frame){.up = e->frame, .name = "INIT", .chain = HASH_START, .inside = true};
+    if (e->frame) {
+        i->frame.inst = e->frame->inst;
+        i->frame.file = e->frame->file;
+        i->frame.scope = e->frame->scope;
+    }
     e->making_state = s;
     e->frame = &i->frame;
 }
@@ -222,9 +228,10 @@ static void set_initial(Elab *e, State *s, const Env *env, const AstExpr *init)
     begin_initial(e, &place, s);
     Value v = eval(e, env, init);
     Val x;
-    bool ok = !is_poison(&v) && initial_value(e, &v, &s->type, init->at, &x);
+    bool ok = !is_poison(&v) && initial_value(e, &v, &s->type, s->how, init->at, &x);
     if (!ok)
         x = build_full(&e->b, s->type.dtype, 0, s->type.shape, s->type.rank);
+    written_set(e, x, s->how, s->type.rank);
     s->initial = v_tensor(e, x);
     end_initial(e, &place);
 }
@@ -233,11 +240,12 @@ static void declare_state(const Maker *k, const Env *env, const AstStmt *s)
 {
     Elab *e = k->e;
     TypeInfo type = {.dtype = e->float_type};
+    const Written *how[MAX_RANK] = {0};
     bool none = false;
     Sym as = state_segment(e, env, s, s->name.sym, &none);
     bool ok = true;
     if (s->type)
-        ok = type_eval(e, env, s->type, &type) && static_shape(e, &type, s->type->at);
+        ok = type_eval(e, env, s->type, &type, how) && static_shape(e, &type, s->type->at);
     else
         elab_error(e, DIAG_bad_type, s->name.at, "'%s' needs a type", sym(e, s->name.sym));
     State *st = arena_new(e->a, State);
@@ -250,6 +258,7 @@ static void declare_state(const Maker *k, const Env *env, const AstStmt *s)
                   .doc = s->doc,
                   .written = s->type,
                   .file = env->file};
+    memcpy(st->how, how, sizeof how);
     if (st->is_param && !dtype_is_float(type.dtype)) {
         elab_error(e, DIAG_bad_state, s->name.at, "a parameter is of a float type, not %s",
                    dtype_name(type.dtype));
@@ -339,8 +348,9 @@ void set_member_state(Elab *e, const Env *env, const AstStmt *s)
         for (uint32_t i = 0; same && i < a->rank; i++)
             same = dim_same(a->shape[i], b->shape[i]);
         if (!same) {
+            const Shape p = written_state_shape(old), q = written_state_shape(v.state);
             elab_error(e, DIAG_bad_state, s->at, "cannot tie parameters of shape %s and %s",
-                       shape_str(e, a->shape, a->rank), shape_str(e, b->shape, b->rank));
+                       shape_str(e, &p), shape_str(e, &q));
             return;
         }
         m->state = v.state;
@@ -350,7 +360,7 @@ void set_member_state(Elab *e, const Env *env, const AstStmt *s)
         return;
     Val x;
     begin_initial(e, &init, old);
-    if (initial_value(e, &v, &old->type, s->values.at[0]->at, &x))
+    if (initial_value(e, &v, &old->type, old->how, s->values.at[0]->at, &x))
         old->initial = v_tensor(e, x);
     end_initial(e, &init);
 }
@@ -511,6 +521,9 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     Frame frame;
     push_frame(e, &frame, who, at, d->name.at, (Sym){0});
     frame.inst = inst;
+    frame.file = module->file;
+    frame.scope = inst;
+    frame.inside = true;
     if (ok) {
         Maker k = {.e = e, .inst = inst};
         Env env = {.file = module->file, .inst = inst, .scope = scope_push(e, NULL), .body = true};

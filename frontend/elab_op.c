@@ -90,13 +90,14 @@ static void pad_to(StrBuf *b, size_t n)
 }
 
 /* The shapes right-aligned axis by axis, the axis that does not fit marked. */
-static void note_aligned(Elab *e, Diag *d, const TypeInfo *x, const TypeInfo *y, uint32_t bad)
+static void note_aligned(Elab *e, Diag *d, const Shape *x, const Shape *y, uint32_t bad)
 {
     StrBuf lines[3] = {{.a = e->a}, {.a = e->a}, {.a = e->a}};
     uint32_t rank = x->rank > y->rank ? x->rank : y->rank;
     for (uint32_t k = rank; k-- > 0;) { /* k: axis counted from the end */
-        const char *a = k < x->rank ? dim_str(e, x->shape[x->rank - 1 - k]) : "";
-        const char *c = k < y->rank ? dim_str(e, y->shape[y->rank - 1 - k]) : "";
+        const uint32_t p = x->rank - 1 - k, q = y->rank - 1 - k;
+        const char *a = k < x->rank ? size_str(e, x->how[p], x->at[p]) : "";
+        const char *c = k < y->rank ? size_str(e, y->how[q], y->at[q]) : "";
         size_t width = strlen(a) > strlen(c) ? strlen(a) : strlen(c);
         size_t end = lines[0].n + width + 1;
         pad_to(&lines[0], end - strlen(a));
@@ -124,38 +125,87 @@ static bool fits_axis(Elab *e, Span at, Dim x, Dim y, Dim *out)
     return prove_equal(e, at, x, y);
 }
 
-static void warn_broadcast(Elab *e, Span at, const TypeInfo *x, const TypeInfo *y, const Dim *shape,
-                           uint32_t rank)
+/* Fills in how the sizes of the first n operands, joined, were written. */
+static void describe(Elab *e, const Value *const *in, uint32_t n, Shape *all)
 {
-    if (x->rank == 0 || y->rank == 0)
-        return;
-    Dim nx = dim_product(e->dims, x->shape, x->rank), ny = dim_product(e->dims, y->shape, y->rank);
-    if (!dim_same(nx, ny) || dim_same(dim_product(e->dims, shape, rank), nx))
-        return;
-    elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s", shape_str(e, x->shape, x->rank),
-               shape_str(e, y->shape, y->rank), shape_str(e, shape, rank));
-}
-
-bool broadcast_shapes(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x, const TypeInfo *y,
-                      Dim *shape, uint32_t *rank)
-{
-    *rank = x->rank > y->rank ? x->rank : y->rank;
-    for (uint32_t k = 0; k < *rank; k++) {
-        Dim *to = &shape[*rank - 1 - k];
-        if (k >= x->rank) {
-            *to = y->shape[y->rank - 1 - k];
-        } else if (k >= y->rank) {
-            *to = x->shape[x->rank - 1 - k];
-        } else if (!fits_axis(e, at, x->shape[x->rank - 1 - k], y->shape[y->rank - 1 - k], to)) {
-            Diag *d = elab_error(e, DIAG_broadcast_mismatch, at, "cannot broadcast %s with %s",
-                                 shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank));
-            diag_range(d, a_at);
-            diag_range(d, b_at);
-            note_aligned(e, d, x, y, k);
-            return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i]->kind != V_tensor)
+            continue;
+        const Shape s = written_shape(e, use_val(e, in[i]));
+        for (uint32_t k = 0; k < s.rank; k++) {
+            const uint32_t to = all->rank - s.rank + k;
+            if (!all->how[to] && dim_same(all->at[to], s.at[k]))
+                all->how[to] = s.how[k];
         }
     }
-    warn_broadcast(e, at, x, y, shape, *rank);
+}
+
+/* The operands before n and n itself have as many elements as each other, all together more. */
+static void warn_broadcast(Elab *e, Span at, const Value *const *in, uint32_t n, Shape *so_far,
+                           Shape *all)
+{
+    const TypeInfo *y = value_type(e, in[n]);
+    if (so_far->rank == 0 || y->rank == 0)
+        return;
+    const Dim nx = dim_product(e->dims, so_far->at, so_far->rank);
+    const Dim ny = dim_product(e->dims, y->shape, y->rank);
+    if (!dim_same(nx, ny) || dim_same(dim_product(e->dims, all->at, all->rank), nx))
+        return;
+    describe(e, in, n, so_far);
+    describe(e, in, n + 1, all);
+    elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s", shape_str(e, so_far),
+               val_shape_str(e, use_val(e, in[n])), shape_str(e, all));
+}
+
+static bool broadcast_error(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n,
+                            Shape *so_far, Span so_far_at, uint32_t bad)
+{
+    describe(e, in, n, so_far);
+    const Shape y = written_shape(e, use_val(e, in[n]));
+    const uint32_t i = so_far->rank - 1 - bad, k = y.rank - 1 - bad;
+    const SizePair pair = {NULL, so_far->how[i], y.how[k], so_far->at[i], y.at[k]};
+    Diag *d = sizes_error(e, DIAG_broadcast_mismatch, at, &pair, "cannot broadcast %s with %s",
+                          shape_str(e, so_far), shape_str(e, &y));
+    diag_range(d, so_far_at);
+    diag_range(d, in_at[n]);
+    note_aligned(e, d, so_far, &y, bad);
+    said_values(e, "");
+    return false;
+}
+
+/* Joins the shape of operand n to that of those before it. */
+static bool join_shape(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n,
+                       Shape *so_far, Span so_far_at)
+{
+    const TypeInfo *y = value_type(e, in[n]);
+    const Shape x = *so_far;
+    Shape all = {.rank = x.rank > y->rank ? x.rank : y->rank};
+    for (uint32_t k = 0; k < all.rank; k++) {
+        Dim *to = &all.at[all.rank - 1 - k];
+        if (k >= x.rank)
+            *to = y->shape[y->rank - 1 - k];
+        else if (k >= y->rank)
+            *to = x.at[x.rank - 1 - k];
+        else if (!fits_axis(e, at, x.at[x.rank - 1 - k], y->shape[y->rank - 1 - k], to))
+            return broadcast_error(e, at, in, in_at, n, so_far, so_far_at, k);
+    }
+    warn_broadcast(e, at, in, n, so_far, &all);
+    memset(all.how, 0, sizeof all.how);
+    *so_far = all;
+    return true;
+}
+
+bool check_broadcast(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n)
+{
+    Shape so_far = {0};
+    Span so_far_at = in_at[0];
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i]->kind != V_tensor)
+            continue;
+        if (!join_shape(e, at, in, in_at, i, &so_far, so_far_at))
+            return false;
+        so_far_at = in_at[i];
+    }
     return true;
 }
 
@@ -311,6 +361,8 @@ static bool static_pointwise(Elab *e, Op op, Span at, const Value *const *in, ui
     bool rounds = op == OP_floor || op == OP_ceil || op == OP_round || op == OP_trunc;
     bool fits = fabs(y) < 9.0e15;
     *out = ((ints && keeps_int(op)) || rounds) && fits ? v_int((int64_t)y) : v_float(y);
+    if (op == OP_min || op == OP_max)
+        written_call(e, op_name(op), in[0], in[1], out);
     return true;
 }
 
@@ -320,6 +372,7 @@ static bool size_minmax(Elab *e, Op op, const Value *const *in, Value *out)
     if ((op != OP_min && op != OP_max) || !value_dim(e, in[0], &a) || !value_dim(e, in[1], &b))
         return false;
     *out = v_dim(e, op == OP_min ? dim_min(e->dims, a, b) : dim_max(e->dims, a, b));
+    written_call(e, op_name(op), in[0], in[1], out);
     return true;
 }
 
@@ -356,25 +409,6 @@ static DType op_dtype(Elab *e, Op *op, Span at, DType t, bool force_float)
         return DT_none;
     }
     return t;
-}
-
-static bool check_broadcast(Elab *e, Span at, const Value *const *in, const Span *in_at, uint32_t n)
-{
-    TypeInfo so_far = {0};
-    Span so_far_at = in_at[0];
-    for (uint32_t i = 0; i < n; i++) {
-        if (in[i]->kind != V_tensor)
-            continue;
-        const TypeInfo *t = value_type(e, in[i]);
-        Dim shape[MAX_RANK];
-        uint32_t rank = 0;
-        if (!broadcast_shapes(e, at, so_far_at, in_at[i], &so_far, t, shape, &rank))
-            return false;
-        so_far.rank = (uint8_t)rank;
-        memcpy(so_far.shape, shape, sizeof shape);
-        so_far_at = in_at[i];
-    }
-    return true;
 }
 
 bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_at, uint32_t n,
@@ -515,6 +549,14 @@ static bool numeric(const Value *v)
     return is_number(v) || v->kind == V_tensor || v->kind == V_bool;
 }
 
+/* Of sizes: what messages can show again. */
+static void written_arithmetic(Elab *e, AstOp op, const Value *a, const Value *b, Value *out)
+{
+    if (op == AST_add || op == AST_sub || op == AST_mul || op == AST_floordiv || op == AST_mod ||
+        op == AST_pow)
+        written_op(e, op, a, b, out);
+}
+
 bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b, Span b_at,
                Value *out)
 {
@@ -529,10 +571,13 @@ bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Valu
         if (is_static_number(a) && is_static_number(b) && op != AST_in && op != AST_not_in &&
             op != AST_matmul) {
             *out = number_op(e, op, at, a, b);
+            written_arithmetic(e, op, a, b, out);
             return !is_poison(out);
         }
-        if (size_op(e, op, at, a, b, out))
+        if (size_op(e, op, at, a, b, out)) {
+            written_arithmetic(e, op, a, b, out);
             return !is_poison(out);
+        }
         bool late =
             a->kind == V_late || b->kind == V_late || a->kind == V_size || b->kind == V_size;
         if (!(late && numeric(a) && numeric(b)) && object_op(e, op, at, a, b, out))
@@ -575,11 +620,13 @@ bool unary_op(Elab *e, AstOp op, Span at, const Value *a, Value *out)
     Dim d;
     if (op == AST_neg && a->kind == V_size && value_dim(e, a, &d)) {
         *out = v_dim(e, dim_sub(e->dims, dim_const(e->dims, 0), d));
+        written_negated(e, a, out);
         return true;
     }
     if (op == AST_neg && a->kind == V_int) {
         Value zero = v_int(0);
         *out = number_op(e, AST_sub, at, &zero, a);
+        written_negated(e, a, out);
         return !is_poison(out);
     }
     if (!numeric(a) || (op == AST_neg && a->kind == V_bool)) {

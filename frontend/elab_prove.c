@@ -100,15 +100,17 @@ bool prove_divisible(Elab *e, Span at, Dim a, int64_t by)
 
 /* ---- reshapes ---- */
 
-static bool rest_size(Elab *e, Span at, Dim total, Dim *shape, uint32_t rank, uint32_t hole)
+static bool rest_size(Elab *e, Span at, Val x, Dim total, const Shape *to, uint32_t hole, Dim *out)
 {
+    const Dim *shape = to->at;
+    const uint32_t rank = to->rank;
     Dim known = dim_const(e->dims, 1);
     for (uint32_t i = 0; i < rank; i++)
         if (i != hole)
             known = dim_mul(e->dims, known, shape[i]);
     int64_t c;
     if (dim_is_zero(e->dims, known)) {
-        shape[hole] = dim_const(e->dims, 0);
+        *out = dim_const(e->dims, 0);
         return true;
     }
     Dim q = dim_exact_div(e->dims, total, known);
@@ -117,61 +119,84 @@ static bool rest_size(Elab *e, Span at, Dim total, Dim *shape, uint32_t rank, ui
     if (!q.id && dim_equal(e->dims, dim_mod(e->dims, total, known), dim_const(e->dims, 0)) == YES)
         q = dim_floordiv(e->dims, total, known);
     if (!q.id) {
-        elab_error(e, DIAG_shape_mismatch, at, "%s elements are no multiple of %s",
-                   dim_str(e, total), dim_str(e, known));
+        StrBuf b = {.a = e->a}; /* "[B, -1, heads]" */
+        for (uint32_t i = 0; i < rank; i++)
+            sb_printf(&b, "%s%s", i ? ", " : "",
+                      i == hole ? "-1" : size_str(e, to->how[i], to->at[i]));
+        const SizePair pair = {.a = total, .b = known};
+        sizes_error(e, DIAG_shape_mismatch, at, &pair,
+                    "cannot reshape %s to [%s]: %s elements are no multiple of %s",
+                    val_shape_str(e, x), sb_text(&b), dim_str(e, total), dim_str(e, known));
         return false;
     }
-    shape[hole] = q;
+    *out = q;
     return true;
 }
 
-bool reshape_to(Elab *e, Span at, Val x, Dim *shape, uint32_t rank, Val *out)
+bool reshape_to(Elab *e, Span at, Val x, Shape *to, Val *out)
 {
     const TypeInfo *t = type_at(e, x);
     Dim total = dim_product(e->dims, t->shape, t->rank);
-    for (uint32_t i = 0; i < rank; i++)
-        if (!shape[i].id && !rest_size(e, at, total, shape, rank, i))
+    for (uint32_t i = 0; i < to->rank; i++)
+        if (!to->at[i].id && !rest_size(e, at, x, total, to, i, &to->at[i]))
             return false;
-    Dim now = dim_product(e->dims, shape, rank);
+    Dim now = dim_product(e->dims, to->at, to->rank);
     if (!prove_equal(e, at, total, now)) {
         elab_error(e, DIAG_shape_mismatch, at, "cannot reshape %s to %s: %s and %s elements",
-                   shape_str(e, t->shape, t->rank), shape_str(e, shape, rank), dim_str(e, total),
-                   dim_str(e, now));
+                   val_shape_str(e, x), shape_str(e, to), dim_str(e, total), dim_str(e, now));
         return false;
     }
-    *out = build_reshape(&e->b, x, shape, rank);
+    *out = build_reshape(&e->b, x, to->at, to->rank);
+    written_set(e, *out, to->how, to->rank);
     return true;
 }
 
 /* ---- matrix products ---- */
 
-static bool matmul_error(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x,
-                         const TypeInfo *y, const char *note)
+typedef struct {
+    Span at, a_at, b_at;
+    Val x, y;
+} Product;
+
+static void mark_operands(const Product *p, Diag *d)
 {
-    Diag *d = elab_error(e, DIAG_shape_mismatch, at, "cannot multiply %s by %s",
-                         shape_str(e, x->shape, x->rank), shape_str(e, y->shape, y->rank));
-    diag_range(d, a_at);
-    diag_range(d, b_at);
+    diag_range(d, p->a_at);
+    diag_range(d, p->b_at);
+}
+
+static bool matmul_error(Elab *e, const Product *p, const char *note)
+{
+    Diag *d = elab_error(e, DIAG_shape_mismatch, p->at, "cannot multiply %s by %s",
+                         val_shape_str(e, p->x), val_shape_str(e, p->y));
+    mark_operands(p, d);
     diag_note(e->diags, d, (Span){0}, "%s", note);
     return false;
 }
 
-/* The shape of the batch axes of both, broadcast; false after a message. */
-static bool matmul_batch(Elab *e, Span at, Span a_at, Span b_at, const TypeInfo *x,
-                         const TypeInfo *y, Dim *batch, uint32_t *nbatch)
+/* Axis i of x and k of y differ. */
+static bool axes_error(Elab *e, const Product *p, const char *what, uint32_t i, uint32_t k)
 {
-    TypeInfo p = *x, q = *y;
-    p.rank = (uint8_t)(x->rank > 2 ? x->rank - 2 : 0);
-    q.rank = (uint8_t)(y->rank > 2 ? y->rank - 2 : 0);
+    const Shape x = written_shape(e, p->x), y = written_shape(e, p->y);
+    const SizePair pair = {what, x.how[i], y.how[k], x.at[i], y.at[k]};
+    Diag *d = sizes_error(e, DIAG_shape_mismatch, p->at, &pair, "cannot multiply %s by %s",
+                          shape_str(e, &x), shape_str(e, &y));
+    mark_operands(p, d);
+    return false;
+}
+
+/* The shape of the batch axes of both, broadcast; false after a message. */
+static bool matmul_batch(Elab *e, const Product *m, Dim *batch, uint32_t *nbatch)
+{
+    TypeInfo p = *type_at(e, m->x), q = *type_at(e, m->y);
+    p.rank = (uint8_t)(p.rank > 2 ? p.rank - 2 : 0);
+    q.rank = (uint8_t)(q.rank > 2 ? q.rank - 2 : 0);
     *nbatch = p.rank > q.rank ? p.rank : q.rank;
     for (uint32_t k = 0; k < *nbatch; k++) {
         Dim a = k < p.rank ? p.shape[p.rank - 1 - k] : dim_const(e->dims, 1);
         Dim b = k < q.rank ? q.shape[q.rank - 1 - k] : dim_const(e->dims, 1);
         bool one = dim_is_one(e->dims, a) || dim_is_one(e->dims, b);
-        if (!one && !prove_equal(e, at, a, b))
-            return matmul_error(
-                e, at, a_at, b_at, x, y,
-                arena_printf(e->a, "batch axes are %s and %s", dim_str(e, a), dim_str(e, b)));
+        if (!one && !prove_equal(e, m->at, a, b))
+            return axes_error(e, m, "batch axes are", p.rank - 1 - k, q.rank - 1 - k);
         batch[*nbatch - 1 - k] = dim_is_one(e->dims, a) ? b : a;
     }
     return true;
@@ -199,8 +224,9 @@ static Val batched_dot(Elab *e, Val x, Val y, const Dim *batch, uint32_t nbatch,
 bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
 {
     TypeInfo p = *type_at(e, x), q = *type_at(e, y);
+    Product m = {at, a_at, b_at, x, y};
     if (p.rank == 0 || q.rank == 0)
-        return matmul_error(e, at, a_at, b_at, &p, &q, "'@' wants at least one axis: write '*'");
+        return matmul_error(e, &m, "'@' wants at least one axis: write '*'");
     if (p.dtype != q.dtype) {
         Diag *d = elab_error(e, DIAG_dtype_mismatch, at, "cannot multiply %s by %s", type_str(e, x),
                              type_str(e, y));
@@ -210,11 +236,9 @@ bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
     uint32_t inner_y = q.rank >= 2 ? q.rank - 2u : 0;
     Dim k = p.shape[p.rank - 1], l = q.shape[inner_y];
     if (!prove_equal(e, at, k, l))
-        return matmul_error(
-            e, at, a_at, b_at, &p, &q,
-            arena_printf(e->a, "inner dims are %s and %s", dim_str(e, k), dim_str(e, l)));
+        return axes_error(e, &m, "inner dims are", p.rank - 1u, inner_y);
     if (p.rank + q.rank > MAX_RANK + 2 || (p.rank > 2 && q.rank > 2 && p.rank > MAX_RANK))
-        return matmul_error(e, at, a_at, b_at, &p, &q, "the result has too many axes");
+        return matmul_error(e, &m, "the result has too many axes");
     int64_t last = p.rank - 1, inner = inner_y;
     if (q.rank <= 2) { /* x's leading axes stay free: one large product */
         const Node *n = graph_node(e->b.g, y);
@@ -229,12 +253,12 @@ bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
     bool vector = p.rank == 1;
     if (vector) {
         Dim shape[2] = {one, k};
-        x = build_reshape(&e->b, x, shape, 2);
+        m.x = x = build_reshape(&e->b, x, shape, 2);
         p = *type_at(e, x);
     }
     Dim batch[MAX_RANK];
     uint32_t nbatch = 0;
-    if (!matmul_batch(e, at, a_at, b_at, &p, &q, batch, &nbatch))
+    if (!matmul_batch(e, &m, batch, &nbatch))
         return false;
     Val r = batched_dot(e, x, y, batch, nbatch, p.dtype);
     if (vector) { /* drop the row axis */

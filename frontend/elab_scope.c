@@ -138,17 +138,17 @@ bool lookup_user(Elab *e, const Env *env, Sym name, Value *out)
 {
     const Local *l = scope_find(env->scope, name);
     if (l) {
-        *out = l->value;
+        *out = written_name(e, l->value, name, written_scope(e));
         return true;
     }
     Member *m = env->inst ? member_find(env->inst, name) : NULL;
     if (m) {
-        *out = member_value(e, env->inst, m, m->at);
+        *out = written_name(e, member_value(e, env->inst, m, m->at), name, env->inst);
         return true;
     }
     Global *g = env->file ? file_find(env->file, name) : NULL;
     if (g) {
-        *out = global_value(e, env->file, g);
+        *out = written_name(e, global_value(e, env->file, g), name, env->file);
         return true;
     }
     return env->models && lookup_model(e, name, out);

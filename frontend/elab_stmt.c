@@ -236,7 +236,7 @@ static void run_aug(Elab *e, const Env *env, const AstStmt *s)
         if (!same) {
             elab_error(e, DIAG_shape_mismatch, s->op_at,
                        "'%s=' keeps the shape: %s would become %s", ast_op_text(s->op),
-                       shape_str(e, a->shape, a->rank), shape_str(e, b->shape, b->rank));
+                       val_shape_str(e, use_val(e, &old)), val_shape_str(e, use_val(e, &sum)));
             sum = v_poison();
         }
     }
@@ -324,8 +324,8 @@ static bool assert_sizes(Elab *e, const Env *env, const AstExpr *c, const char *
         message = arena_printf(e->a, "%s %s %s", dim_str(e, a), ast_op_text(c->op), dim_str(e, b));
     entry_check(e, g, message, c->at);
     if (g.kind == G_EQ && dim_equal(e->dims, a, b) == NO)
-        elab_error(e, DIAG_assertion, c->at, "%s: %s is never %s", message, dim_str(e, a),
-                   dim_str(e, b));
+        elab_error(e, DIAG_assertion, c->at, "%s: %s is never %s", message, value_size_str(e, &x),
+                   value_size_str(e, &y));
     else if (g.kind == G_EQ && dim_equal(e->dims, a, b) == UNKNOWN)
         dim_assume_equal(e->dims, a, b);
     else if (g.kind == G_LE)

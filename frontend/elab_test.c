@@ -100,6 +100,7 @@ static Val hand_over(Check *k, Sym name, const Value *v, bool differentiate_it)
     Ty type = val_type(k->inputs, x);
     e->b = builder_for(e->p, k->loss);
     Val in = build_input(&e->b, name, type);
+    written_link(e, in, k->inputs, x);
     vec_push(e->a, &k->in, in);
     if (differentiate_it && dtype_is_float(type_info(e->p, type)->dtype))
         vec_push(e->a, &k->floats, in);

@@ -77,8 +77,8 @@ typedef enum { AXIS_one, AXIS_any, AXIS_known, AXIS_rest } AxisKind;
 typedef struct {
     AxisKind kind;
     const AstExpr *x;
-    Dim dim;  /* AXIS_known: an element of a known list */
-    Sym name; /* AXIS_rest: what it is bound to, {0}: nothing */
+    Value size; /* AXIS_known: an element of a known list */
+    Sym name;   /* AXIS_rest: what it is bound to, {0}: nothing */
 } Axis;
 typedef VEC(Axis) Axes;
 
@@ -94,7 +94,7 @@ static bool known_name(Elab *e, const Env *env, const Sizes *sizes, Sym name, Va
 {
     const SizeBinding *b = find_size(sizes, name);
     if (b) {
-        *v = b->value;
+        *v = written_name(e, b->value, name, written_scope(e));
         return true;
     }
     return lookup_user(e, env, name, v);
@@ -109,8 +109,9 @@ static bool add_list(Elab *e, const Value *v, const AstExpr *x, Axes *out)
         return false;
     }
     for (uint32_t i = 0; i < v->list->n; i++) {
-        Axis a = {.kind = AXIS_known, .x = x};
-        if (!value_dim(e, &v->list->at[i], &a.dim)) {
+        const Axis a = {.kind = AXIS_known, .x = x, .size = v->list->at[i]};
+        Dim d;
+        if (!value_dim(e, &a.size, &d)) {
             elab_error(e, DIAG_bad_type, x->at, "a size must be an int, not a %s",
                        value_kind(&v->list->at[i]));
             return false;
@@ -178,29 +179,89 @@ static bool written_axes(Elab *e, const Env *env, const AstType *t, const Sizes 
     return true;
 }
 
-static const char *written_type(Elab *e, const AstType *t)
-{
-    StrBuf b = {.a = e->a};
-    ast_write_type(&b, e->names, t);
-    return sb_text(&b);
-}
-
 static bool is_size_name(Elab *e, Sym name)
 {
     const char *s = sym(e, name);
     return s[0] >= 'A' && s[0] <= 'Z';
 }
 
-static void type_error(Elab *e, const AstType *t, const char *what, Span at, Val v, const char *why)
+static bool axis_size(Elab *e, const Env *env, const Axis *axis, const Sizes *sizes, Value *out)
 {
-    const TypeInfo *info = type_at(e, v);
-    Diag *d = elab_error(e, DIAG_shape_mismatch, at, "%s is %s, wanted %s%s", what,
-                         shape_str(e, info->shape, info->rank), written_type(e, t), why);
+    Dim d;
+    *out = axis->size;
+    if (axis->kind == AXIS_known)
+        return true;
+    if (axis->x->kind != EX_name || !known_name(e, env, sizes, axis->x->name, out))
+        *out = eval(e, env, axis->x);
+    if (is_poison(out))
+        return false;
+    if (value_dim(e, out, &d))
+        return true;
+    elab_error(e, DIAG_bad_type, axis->x->at, "a size must be an int, not a %s (%s)",
+               value_kind(out), value_text(e, out));
+    return false;
+}
+
+/* Arithmetic on names that have values. */
+static bool is_known(Elab *e, const Env *env, const Sizes *sizes, const AstExpr *x)
+{
+    Value v;
+    switch (x->kind) {
+    case EX_int:
+        return true;
+    case EX_name:
+        return known_name(e, env, sizes, x->name, &v) && !is_poison(&v);
+    case EX_binary:
+        return is_known(e, env, sizes, x->a) && is_known(e, env, sizes, x->b);
+    default:
+        return false;
+    }
+}
+
+/* An axis of the type that does not fit: in the names of the place that the message is about, but
+ * sizes that the signature itself introduces keep their names. */
+static void write_wanted(Elab *e, const Env *env, const Axis *axis, const Sizes *sizes, StrBuf *b)
+{
+    Value v;
+    Dim d;
+    const bool own =
+        axis->kind == AXIS_one && axis->x->kind == EX_name && find_size(sizes, axis->x->name);
+    if (own ||
+        (axis->kind == AXIS_one ? !is_known(e, env, sizes, axis->x) : axis->kind != AXIS_known)) {
+        ast_write_expr(b, e->names, axis->x);
+        return;
+    }
+    if (axis_size(e, env, axis, sizes, &v) && value_dim(e, &v, &d))
+        sb_puts(b, size_str(e, v.how, d));
+}
+
+static const char *wanted_type(Elab *e, const Env *env, const AstType *t, const Sizes *sizes)
+{
+    StrBuf b = {.a = e->a};
+    Axes axes = {0};
+    if (t->name.sym.id)
+        sb_puts(&b, sym(e, t->name.sym));
+    sb_putc(&b, '[');
+    written_axes(e, env, t, sizes, &axes);
+    for (uint32_t i = 0; i < axes.n; i++) {
+        if (i)
+            sb_puts(&b, ", ");
+        write_wanted(e, env, &axes.at[i], sizes, &b);
+    }
+    sb_putc(&b, ']');
+    return sb_text(&b);
+}
+
+static void rank_error(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
+                       const Sizes *sizes)
+{
+    Diag *d = elab_error(e, DIAG_shape_mismatch, at, "%s is %s, wanted %s", what,
+                         val_shape_str(e, v), wanted_type(e, env, t, sizes));
     elab_note(e, d, t->at, "declared here");
 }
 
-/* Walks the axes along the actual shape; `one` is called with each single axis. */
-typedef bool AxisFn(Elab *e, const Env *env, const Axis *axis, Dim actual, void *ctx);
+/* Walks the axes along the actual shape; `one` is called with each single axis k. */
+typedef bool AxisFn(Elab *e, const Env *env, const Axis *axis, uint32_t k, Dim actual, void *ctx);
 
 static bool match_axes(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
                        Sizes *bind, const Sizes *sizes, AxisFn *one, void *ctx)
@@ -214,21 +275,23 @@ static bool match_axes(Elab *e, const Env *env, const AstType *t, const char *wh
         rest |= axes.at[i].kind == AXIS_rest;
     uint32_t fixed = axes.n - rest;
     if (rest ? info.rank < fixed : info.rank != fixed) {
-        type_error(e, t, what, at, v, "");
+        rank_error(e, env, t, what, at, v, sizes);
         return false;
     }
     uint32_t k = 0;
     for (uint32_t i = 0; i < axes.n; i++) {
         const Axis *a = &axes.at[i];
         if (a->kind != AXIS_rest) {
-            if (!one(e, env, a, info.shape[k++], ctx))
+            if (!one(e, env, a, k, info.shape[k], ctx))
                 return false;
+            k++;
             continue;
         }
         Value sizes_here[MAX_RANK];
         uint32_t n = info.rank - fixed;
+        const Value tensor = v_tensor(e, v);
         for (uint32_t j = 0; j < n; j++)
-            sizes_here[j] = v_dim(e, info.shape[k++]);
+            sizes_here[j] = written_axis(e, &tensor, k++);
         if (bind && a->name.id)
             vec_push(e->a, bind,
                      ((SizeBinding){
@@ -240,12 +303,14 @@ static bool match_axes(Elab *e, const Env *env, const AstType *t, const char *wh
 /* ---- binding ---- */
 
 typedef struct {
+    Val v;
     Sizes *sizes;
     bool new_names;
 } BindCtx;
 
-static bool bind_axis(Elab *e, const Env *env, const Axis *axis, Dim actual, void *ctx)
+static bool bind_axis(Elab *e, const Env *env, const Axis *axis, uint32_t k, Dim actual, void *ctx)
 {
+    (void)actual;
     BindCtx *b = ctx;
     if (axis->kind != AXIS_one || axis->x->kind != EX_name)
         return true;
@@ -262,8 +327,8 @@ static bool bind_axis(Elab *e, const Env *env, const Axis *axis, Dim actual, voi
                       : "a result's sizes must be known from the arguments; '_' is any size");
         return false;
     }
-    vec_push(e->a, b->sizes,
-             ((SizeBinding){.name = name, .value = v_dim(e, actual), .at = axis->x->at}));
+    const Value tensor = v_tensor(e, b->v), size = written_axis(e, &tensor, k);
+    vec_push(e->a, b->sizes, ((SizeBinding){.name = name, .value = size, .at = axis->x->at}));
     return true;
 }
 
@@ -278,7 +343,7 @@ bool type_bind(Elab *e, const Env *env, const AstType *t, const char *what, Span
         elab_note(e, d, t->at, "declared here");
         return false;
     }
-    BindCtx ctx = {sizes, new_names};
+    BindCtx ctx = {v, sizes, new_names};
     return match_axes(e, env, t, what, at, v, new_names ? sizes : NULL, sizes, bind_axis, &ctx);
 }
 
@@ -290,45 +355,38 @@ typedef struct {
     Span at;
     Val v;
     const Sizes *sizes;
+    const Written *how[MAX_RANK]; /* of the axes so far */
 } CheckCtx;
 
-static bool axis_size(Elab *e, const Env *env, const Axis *axis, const Sizes *sizes, Dim *out)
+static bool check_axis(Elab *e, const Env *env, const Axis *axis, uint32_t k, Dim actual, void *ctx)
 {
-    if (axis->kind == AXIS_known) {
-        *out = axis->dim;
-        return true;
-    }
-    Value v;
-    if (axis->x->kind != EX_name || !known_name(e, env, sizes, axis->x->name, &v))
-        v = eval(e, env, axis->x);
-    if (is_poison(&v))
-        return false;
-    if (value_dim(e, &v, out))
-        return true;
-    elab_error(e, DIAG_bad_type, axis->x->at, "a size must be an int, not a %s (%s)",
-               value_kind(&v), value_text(e, &v));
-    return false;
-}
-
-static bool check_axis(Elab *e, const Env *env, const Axis *axis, Dim actual, void *ctx)
-{
-    const CheckCtx *c = ctx;
+    CheckCtx *c = ctx;
     Dim want;
+    Value size;
     if (axis->kind == AXIS_any)
         return true;
-    if (!axis_size(e, env, axis, c->sizes, &want))
+    if (!axis_size(e, env, axis, c->sizes, &size))
         return false;
-    if (prove_equal(e, c->at, want, actual))
+    value_dim(e, &size, &want);
+    if (prove_equal(e, c->at, want, actual)) {
+        c->how[k] = size.how;
         return true;
-    const TypeInfo *info = type_at(e, c->v);
-    Diag *d = elab_error(e, DIAG_sizes_differ, c->at, "%s is %s, wanted %s: %s is not %s", c->what,
-                         shape_str(e, info->shape, info->rank), written_type(e, c->type),
-                         dim_str(e, actual), dim_str(e, want));
+    }
+    const Shape is = written_shape(e, c->v);
+    const SizePair pair = {NULL, is.how[k], size.how, actual, want};
+    const char *shape = shape_str(e, &is), *wanted = wanted_type(e, env, c->type, c->sizes);
+    const char *x = size_str(e, is.how[k], actual), *y = size_str(e, size.how, want);
+    if (strcmp(x, y) == 0) { /* one name in two places */
+        x = dim_str(e, actual);
+        y = dim_str(e, want);
+    }
+    Diag *d = sizes_error(e, DIAG_sizes_differ, c->at, &pair, "%s is %s, wanted %s: %s is not %s",
+                          c->what, shape, wanted, x, y);
     elab_note(e, d, c->type->at, "declared here");
-    int64_t x, y;
-    if (!dim_is_const(e->dims, want, &x) || !dim_is_const(e->dims, actual, &y))
+    int64_t n;
+    if (!dim_is_const(e->dims, want, &n) || !dim_is_const(e->dims, actual, &n))
         diag_note(e->diags, d, (Span){0}, "if they are always equal, say so first: assert %s == %s",
-                  dim_str(e, actual), dim_str(e, want));
+                  x, y);
     return false;
 }
 
@@ -336,13 +394,16 @@ bool type_check(Elab *e, const Env *env, const AstType *t, const char *what, Spa
                 const Sizes *sizes)
 {
     check_place(e, env, t);
-    CheckCtx ctx = {t, what, at, v, sizes};
-    return match_axes(e, env, t, what, at, v, NULL, sizes, check_axis, &ctx);
+    CheckCtx ctx = {.type = t, .what = what, .at = at, .v = v, .sizes = sizes};
+    if (!match_axes(e, env, t, what, at, v, NULL, sizes, check_axis, &ctx))
+        return false;
+    written_set(e, v, ctx.how, type_at(e, v)->rank);
+    return true;
 }
 
 /* ---- declared types ---- */
 
-bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out)
+bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out, const Written **how)
 {
     Sizes none = {0};
     Axes axes = {0};
@@ -371,14 +432,17 @@ bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out)
             elab_error(e, DIAG_unknown_size, a->x->at, "every size must be known here");
             return false;
         }
-        if (!axis_size(e, env, a, &none, &out->shape[i]))
+        Value size;
+        if (!axis_size(e, env, a, &none, &size))
             return false;
-        int64_t c;
-        if (dim_is_const(e->dims, out->shape[i], &c) && c < 0) {
+        if (size.kind == V_int && size.i < 0) {
             elab_error(e, DIAG_bad_number, a->x->at, "a size cannot be negative (%lld)",
-                       (long long)c);
+                       (long long)size.i);
             return false;
         }
+        value_dim(e, &size, &out->shape[i]);
+        if (how)
+            how[i] = size.how;
     }
     return true;
 }
@@ -393,13 +457,16 @@ static bool shape_matches(Elab *e, Span at, const TypeInfo *got, const TypeInfo 
     return same;
 }
 
-bool initial_value(Elab *e, const Value *init, const TypeInfo *type, Span at, Val *out)
+bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
+                   Span at, Val *out)
 {
     Value v = *init;
     if (is_callable(&v)) {
         Value sizes[MAX_RANK];
-        for (uint32_t i = 0; i < type->rank; i++)
+        for (uint32_t i = 0; i < type->rank; i++) {
             sizes[i] = v_dim(e, type->shape[i]);
+            sizes[i].how = how ? how[i] : NULL;
+        }
         v = call1(e, &v, v_list(e, sizes, type->rank), at);
     }
     switch (v.kind) {
@@ -418,8 +485,12 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, Span at, Va
         Val x = use_val(e, &v);
         const TypeInfo *got = type_at(e, x);
         if (!shape_matches(e, at, got, type)) {
+            Shape want = {.rank = type->rank};
+            memcpy(want.at, type->shape, sizeof want.at);
+            if (how)
+                memcpy(want.how, how, type->rank * sizeof *how);
             elab_error(e, DIAG_shape_mismatch, at, "the initial value is %s, wanted %s",
-                       shape_str(e, got->shape, got->rank), shape_str(e, type->shape, type->rank));
+                       val_shape_str(e, x), shape_str(e, &want));
             return false;
         }
         *out = build_cast(&e->b, x, type->dtype);

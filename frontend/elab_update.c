@@ -140,7 +140,7 @@ static bool buffer_initial(const Update *u, const Env *env, const AstStmt *s, Va
     inner.scope = scope_push(e, NULL);
     scope_set(e, inner.scope, sym_new(e, "p"), v_tensor(e, p), s->at);
     Value v = eval(e, &inner, s->value);
-    return !is_poison(&v) && initial_value(e, &v, type, s->value->at, out);
+    return !is_poison(&v) && initial_value(e, &v, type, NULL, s->value->at, out);
 }
 
 static void init_moment(const Update *u, const Env *env, const AstStmt *s, const Segment *seg,
@@ -304,7 +304,7 @@ static bool call_step(const Update *u, Fn *step, Moments *moments, const Val *ol
         same = dim_equal(e->dims, want.shape[i], got.shape[i]) == YES;
     if (!same) {
         elab_error(e, DIAG_bad_train, step->ast->at, "step changes the shape %s to %s",
-                   shape_str(e, want.shape, want.rank), shape_str(e, got.shape, got.rank));
+                   val_shape_str(e, p), val_shape_str(e, use_val(e, &v)));
         return false;
     }
     *new_p = build_cast(&e->b, use_val(e, &v), want.dtype);

@@ -291,6 +291,7 @@ static Val use_captured(Elab *e, const Value *v)
             return c->inner_vals.at[i];
     Sym name = sym_new(e, arena_printf(e->a, "captured%u", c->outer_vals.n));
     Val in = build_input(&e->b, name, val_type(c->outer, outer));
+    written_link(e, in, c->outer, outer);
     vec_push(e->a, &c->outer_vals, outer);
     vec_push(e->a, &c->inner_vals, in);
     return in;
@@ -332,21 +333,6 @@ Sym sym_new(Elab *e, const char *text)
     return sym_of(e->names, text);
 }
 
-const char *type_str(Elab *e, Val v)
-{
-    return type_text(e->p, e->a, val_type(e->b.g, v));
-}
-
-const char *shape_str(Elab *e, const Dim *shape, uint32_t rank)
-{
-    return shape_text(e->p, e->a, shape, rank);
-}
-
-const char *dim_str(Elab *e, Dim d)
-{
-    return dim_text(e->dims, e->a, d);
-}
-
 static bool in_std(Elab *e, Span at)
 {
     return at.file == 0 || source_file(e->cx->sources, at.file)->is_std;
@@ -376,25 +362,6 @@ static void note_frames(Elab *e, Diag *d, Span at, const Frame *shown)
         }
 }
 
-/* What the numbers of a shape may come from: "features = 32, state = 128". */
-static void note_config(Elab *e, Diag *d, const Frame *from)
-{
-    const Frame *f = from ? from->up : e->frame;
-    while (f && !f->inst)
-        f = f->up;
-    if (!f || in_std(e, f->inst->module->decl->at))
-        return;
-    StrBuf b = {.a = e->a};
-    for (uint32_t i = 0; i < f->inst->members.n && b.n < 80; i++) {
-        const Member *m = &f->inst->members.at[i];
-        if ((m->kind == MEMBER_config || m->kind == MEMBER_let) && m->value.kind == V_int)
-            sb_printf(&b, "%s%s = %lld", b.n ? ", " : "", sym(e, m->name), (long long)m->value.i);
-    }
-    if (b.n)
-        diag_note(e->diags, d, (Span){0}, "in %s: %s", sym(e, f->inst->module->decl->name.sym),
-                  sb_text(&b));
-}
-
 Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
 {
     const Frame *from = NULL;
@@ -403,8 +370,11 @@ Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
     va_start(ap, fmt);
     Diag *d = diag_vreport(e->diags, kind, shown, fmt, ap);
     va_end(ap);
-    if (kind == DIAG_shape_mismatch || kind == DIAG_broadcast_mismatch || kind == DIAG_sizes_differ)
-        note_config(e, d, from);
+    const char *values = said_values(e, d->text),
+               *note = e->written.note ? e->written.note : values;
+    e->written.note = NULL;
+    if (note && kind != DIAG_bad_axis && kind != DIAG_dtype_mismatch)
+        diag_note(e->diags, d, (Span){0}, "%s", note);
     note_frames(e, d, at, from);
     return d;
 }

@@ -252,7 +252,7 @@ static void fix_sizes(Model *m, const Env *env)
     }
 }
 
-static void begin_program(Elab *e, Sym name)
+static void begin_program(Elab *e, const FileEnv *f, Sym name)
 {
     e->p = program_create(e->cx, name);
     e->imports.n = e->keys_made.n = e->key_sites.n = e->key_states.n = 0;
@@ -261,6 +261,7 @@ static void begin_program(Elab *e, Sym name)
     e->root = NULL;
     e->capture = NULL;
     e->frame = NULL;
+    e->root_frame = (Frame){.file = f, .inside = true};
     e->depth = 0;
     e->entry = NULL;
     e->training = false;
@@ -304,7 +305,7 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
 {
     Model m = {.e = e, .file = f, .decl = d};
     int before = diag_errors(e->diags);
-    begin_program(e, name);
+    begin_program(e, f, name);
     e->p->doc = d ? d->doc : NULL;
     e->p->file_doc = f->ast->doc;
     e->p->file = f->path;
