@@ -1,12 +1,9 @@
-/* context.c: contexts, streams, events and counted memory of the CPU. SPDX-License-Identifier: MIT
- */
-#include "runtime/rt.h"
+/* context.c: contexts: threads, devices. SPDX-License-Identifier: MIT */
+#include "runtime/backend.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 enum { MAX_THREADS = 256 };
 
@@ -58,6 +55,12 @@ tn_status tn_context_create(const tn_context_options *opt, tn_context **out)
         free(ctx);
         return tn__fail(TN_MEMORY, "cannot start %d threads", threads);
     }
+    pthread_mutex_init(&ctx->lock, NULL);
+    const tn_status e = tn__cpu_open(ctx);
+    if (e) {
+        tn_context_destroy(ctx);
+        return e;
+    }
     *out = ctx;
     return TN_OK;
 }
@@ -66,7 +69,10 @@ void tn_context_destroy(tn_context *ctx)
 {
     if (!ctx)
         return;
+    tn__cuda_close(ctx);
+    tn__cpu_close(ctx);
     tn__pool_destroy(ctx->pool);
+    pthread_mutex_destroy(&ctx->lock);
     free(ctx);
 }
 
@@ -81,116 +87,4 @@ void tn_context_set_print(tn_context *ctx, tn_print *print, void *user)
 int tn_context_threads(const tn_context *ctx)
 {
     return ctx ? ctx->threads : 0;
-}
-
-/* A header in front of the memory keeps its size; the memory itself is aligned to TN_ALIGN. */
-void *tn__alloc(tn_context *ctx, size_t bytes)
-{
-    if (bytes > SIZE_MAX / 2 - 2 * TN_ALIGN)
-        return tn__fail(TN_MEMORY, "%zu bytes are more than there can be", bytes), NULL;
-    const size_t whole = (bytes + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN + TN_ALIGN;
-    char *p = aligned_alloc(TN_ALIGN, whole);
-    if (!p) {
-        tn__fail(TN_MEMORY, "out of memory: %zu bytes wanted, %zu held", bytes,
-                 atomic_load(&ctx->bytes));
-        return NULL;
-    }
-    memcpy(p, &whole, sizeof whole);
-    const size_t now = atomic_fetch_add(&ctx->bytes, whole) + whole;
-    size_t peak = atomic_load(&ctx->peak);
-    while (now > peak && !atomic_compare_exchange_weak(&ctx->peak, &peak, now)) {
-    }
-    return p + TN_ALIGN;
-}
-
-void tn__free(tn_context *ctx, void *p)
-{
-    if (!p)
-        return;
-    char *block = (char *)p - TN_ALIGN;
-    size_t whole;
-    memcpy(&whole, block, sizeof whole);
-    atomic_fetch_sub(&ctx->bytes, whole);
-    free(block);
-}
-
-size_t tn_memory_allocated(const tn_context *ctx)
-{
-    return ctx ? atomic_load(&ctx->bytes) : 0;
-}
-
-size_t tn_memory_max_allocated(const tn_context *ctx)
-{
-    return ctx ? atomic_load(&ctx->peak) : 0;
-}
-
-void tn_memory_reset_peak(tn_context *ctx)
-{
-    if (ctx)
-        atomic_store(&ctx->peak, atomic_load(&ctx->bytes));
-}
-
-tn_status tn_stream_create(tn_context *ctx, tn_stream **out)
-{
-    if (!ctx || !out)
-        return tn__fail(TN_INVALID, "ctx or out is NULL");
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return tn__fail(TN_MEMORY, "no memory for a stream");
-    (*out)->ctx = ctx;
-    return TN_OK;
-}
-
-void tn_stream_destroy(tn_stream *s)
-{
-    free(s);
-}
-
-tn_status tn_stream_synchronize(tn_stream *s)
-{
-    (void)s; /* work on the CPU is done when the call returns */
-    return TN_OK;
-}
-
-tn_status tn_event_create(tn_context *ctx, tn_event **out)
-{
-    if (!ctx || !out)
-        return tn__fail(TN_INVALID, "ctx or out is NULL");
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return tn__fail(TN_MEMORY, "no memory for an event");
-    (*out)->ms = -1;
-    return TN_OK;
-}
-
-void tn_event_destroy(tn_event *e)
-{
-    free(e);
-}
-
-tn_status tn_event_record(tn_event *e, tn_stream *s)
-{
-    (void)s;
-    if (!e)
-        return tn__fail(TN_INVALID, "the event is NULL");
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    e->ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-    return TN_OK;
-}
-
-tn_status tn_event_elapsed_ms(const tn_event *from, const tn_event *to, double *ms)
-{
-    if (!from || !to || !ms)
-        return tn__fail(TN_INVALID, "an event or the result is NULL");
-    if (from->ms < 0 || to->ms < 0)
-        return tn__fail(TN_STATE, "an event was not recorded");
-    *ms = to->ms - from->ms;
-    return TN_OK;
-}
-
-tn_status tn_stream_wait_event(tn_stream *s, const tn_event *e)
-{
-    (void)s; /* what was recorded has happened */
-    return e ? TN_OK : tn__fail(TN_INVALID, "the event is NULL");
 }

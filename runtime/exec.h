@@ -1,4 +1,4 @@
-/* exec.h: one call in flight; shared by executor.c, tape.c and gemm_step.c.
+/* exec.h: one call in flight; shared by the files of the executor and the backends.
  * SPDX-License-Identifier: MIT */
 #ifndef TENON_EXEC_H
 #define TENON_EXEC_H
@@ -9,14 +9,17 @@
 
 enum { TN_MAX_OPERANDS = 256, TN_MAX_SIZES = 64 };
 
+/* An argument or result that is not used in place. */
 typedef struct {
     const DLTensor *of; /* NULL: memory of a result that nobody wants */
-    void *copy;
-    bool is_result; /* copied back at the end */
+    void *copy;         /* on the model's device */
+    void *packed;       /* on the host, beside it: of a strided tensor of the host */
+    bool is_result;     /* copied back at the end */
 } Staged;
 
 typedef struct {
     tn_model *m;
+    tn_stream *stream;
     const tn_program *p;
     const DLTensor *const *args;
     tn__plan *plan;
@@ -26,22 +29,41 @@ typedef struct {
     DLTensor **made; /* results that were allocated */
     int nmade;
     tn_tape *tape_in, *tape_out;
+    bool begun;   /* the backend's */
+    bool waits;   /* memory of the host takes part: the call ends when the work is done */
+    bool to_host; /* results that we allocate are in memory of the host */
 } Call;
 
-tn_status tn__step_gemm(Call *c, const tn_gemm_step *g);
-tn_status tn__error_word(Call *c, const tn_step *s);
+/** Where operand number `i` of the program lies. */
+void *tn__operand(const Call *c, int i);
+/** The message for a kernel's error word: number of its check, index, size of the axis. */
+tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *where,
+                          const int32_t *error);
+
+/* arguments.c */
+/** Checks the arguments, and binds sizes to the symbols. */
+tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args, int64_t *symbols,
+                   uint8_t *bound);
+
+/* place.c */
+/** Memory of everything: arguments and results in place or staged, temporaries, tape, state. */
+tn_status tn__place(Call *c);
+/** Copies staged results back. */
+tn_status tn__write_back(Call *c);
+void tn__unplace(Call *c, bool failed);
 
 /* tape.c */
 tn_status tn__tape_create(Call *c, int program);
 void tn__tape_keep(Call *c); /* after the steps: where each entry lies; takes over staged copies */
-/** The program to run where optional arguments are NULL (variant.c): `program` itself if none is,
+tn_status tn__tape_check(const tn_tape *t, const tn_model *m, const tn_program *backward);
+/** Sizes that the forward call bound, by name. */
+void tn__tape_sizes(const tn_tape *t, const tn_program *p, int64_t *symbols, uint8_t *bound);
+
+/* variant.c */
+/** The program to run where optional arguments are NULL: `program` itself if none is,
  * -1 if there is none; and the arguments that it takes, in its order. */
 int tn__variant(const tn_model *m, int program, const DLTensor *const *args, const tn_tape *tape);
 void tn__variant_args(const tn_program *from, const DLTensor *const *args, const tn_program *to,
                       const DLTensor **out);
-
-tn_status tn__tape_check(const tn_tape *t, const tn_model *m, const tn_program *backward);
-/** Sizes that the forward call bound, by name. */
-void tn__tape_sizes(const tn_tape *t, const tn_program *p, int64_t *symbols, uint8_t *bound);
 
 #endif

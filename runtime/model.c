@@ -1,10 +1,10 @@
 /* model.c: instances: memory of the state, names, numbers. SPDX-License-Identifier: MIT */
-#include "runtime/rt.h"
+#include "runtime/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static size_t slot_bytes(const tn_slot *s)
+size_t tn__slot_bytes(const tn_slot *s)
 {
     return (size_t)s->numel * (size_t)tn__dtype_size(s->dtype);
 }
@@ -19,15 +19,67 @@ static tn_status check_desc(const tn_model_desc *d)
     return TN_OK;
 }
 
-static void reset_slot(tn_model *m, int i)
+/* --- state ---------------------------------------------------------------------------------------
+ * In the order of the default stream, after the last call on any stream. */
+
+static tn_status slot_begin(const tn_model *m)
+{
+    m->dev->ops->enter(m->dev);
+    return m->dev->ops->begin((tn_model *)(uintptr_t)m, m->dev->stream);
+}
+
+static tn_status slot_end(tn_model *m, tn_status s)
+{
+    const tn_status end = m->dev->ops->end(m, m->dev->stream);
+    m->stream = m->dev->stream->id;
+    m->dev->ops->leave(m->dev);
+    return s ? s : end;
+}
+
+tn_status tn__state_read(const tn_model *m, const void *at, void *to, size_t bytes)
+{
+    tn_status s = slot_begin(m);
+    if (!s)
+        s = m->dev->ops->download(m->dev->stream, to, at, bytes);
+    if (!s)
+        s = m->dev->ops->sync(m->dev->stream);
+    m->dev->ops->leave(m->dev);
+    return s;
+}
+
+tn_status tn__state_write(tn_model *m, void *at, const void *from, size_t bytes)
+{
+    const tn__backend *ops = m->dev->ops;
+    tn_status s = slot_begin(m);
+    if (!s && bytes == 8) { /* a number: without a copy from memory of the host, which would wait */
+        s = ops->fill(m->dev->stream, at, from, 8, 1);
+    } else if (!s && bytes) {
+        s = ops->upload(m->dev->stream, at, from, bytes);
+        if (!s)
+            s = ops->sync(m->dev->stream);
+    }
+    return slot_end(m, s);
+}
+
+static tn_status clear_slot(tn_model *m, int i)
+{
+    static const unsigned char zero[8];
+    const size_t size = tn__dtype_size(m->d->slots[i].dtype);
+    const tn_status s = slot_begin(m);
+    return slot_end(m, s ? s
+                         : m->dev->ops->fill(m->dev->stream, m->slots[i], zero, size,
+                                             (size_t)m->d->slots[i].numel));
+}
+
+static tn_status reset_slot(tn_model *m, int i)
 {
     const tn_slot *s = &m->d->slots[i];
+    const int64_t count = (int64_t)s->initial;
     if (s->kind == TN_SLOT_HYPER && s->dtype == TN_F64)
-        *(double *)m->slots[i] = s->initial;
-    else if (s->kind == TN_SLOT_COUNTER && s->dtype == TN_I64)
-        *(int64_t *)m->slots[i] = (int64_t)s->initial;
-    else
-        memset(m->slots[i], 0, slot_bytes(s));
+        return tn__state_write(m, m->slots[i], &s->initial, sizeof s->initial);
+    if (s->kind == TN_SLOT_COUNTER && s->dtype == TN_I64)
+        return tn__state_write(m, m->slots[i], &count, sizeof count);
+    return s->numel ? clear_slot(m, i) : TN_OK;
 }
 
 static int find_slot(const tn_model *m, int kind)
@@ -43,20 +95,21 @@ tn_status tn_model_seed(tn_model *m, uint64_t seed)
     if (!m)
         return tn__fail(TN_INVALID, "the model is NULL");
     const int s = find_slot(m, TN_SLOT_SEED), calls = find_slot(m, TN_SLOT_CALLS);
-    if (s)
-        *(uint64_t *)m->slots[s] = seed;
-    if (calls)
-        *(uint64_t *)m->slots[calls] = 0;
-    return TN_OK;
+    tn_status e = s ? tn__state_write(m, m->slots[s], &seed, sizeof seed) : TN_OK;
+    if (calls && !e)
+        e = clear_slot(m, calls);
+    return e;
 }
 
 tn_status tn_model_init(tn_model *m, uint64_t seed)
 {
     if (!m)
         return tn__fail(TN_INVALID, "the model is NULL");
-    for (int i = 1; i < m->d->nslots; i++)
-        reset_slot(m, i);
-    tn_status s = tn_model_seed(m, seed);
+    tn_status s = TN_OK;
+    for (int i = 1; i < m->d->nslots && !s; i++)
+        s = reset_slot(m, i);
+    if (!s)
+        s = tn_model_seed(m, seed);
     for (int i = 0; i < m->d->nprograms && !s; i++)
         if (m->d->programs[i].kind == TN_INIT)
             s = tn__run(m, NULL, i, NULL, NULL, NULL);
@@ -69,13 +122,70 @@ static tn_status make_slots(tn_model *m)
     m->slots = calloc((size_t)m->d->nslots + 1, sizeof *m->slots);
     if (!m->slots)
         return tn__fail(TN_MEMORY, "no memory for the state");
+    tn__device *d = m->dev;
     for (int i = 1; i < m->d->nslots; i++) {
-        m->slots[i] = tn__alloc(m->ctx, slot_bytes(&m->d->slots[i]));
-        if (!m->slots[i])
-            return TN_MEMORY;
-        reset_slot(m, i);
+        d->ops->enter(d);
+        m->slots[i] = d->ops->alloc(d, d->stream, tn__slot_bytes(&m->d->slots[i]), TN_FOR_STATE);
+        d->ops->leave(d);
+        const tn_status s = m->slots[i] ? reset_slot(m, i) : TN_MEMORY;
+        if (s)
+            return s;
     }
     return TN_OK;
+}
+
+/* --- creation ------------------------------------------------------------------------------------
+ */
+
+/* Calls of generated code name programs by number, so both descriptions must list the same. */
+static tn_status check_pair(const tn_model_desc *cpu, const tn_model_desc *cuda)
+{
+    bool same = cpu->nprograms == cuda->nprograms && cpu->nslots == cuda->nslots &&
+                cpu->nviews == cuda->nviews;
+    for (int i = 0; i < cpu->nprograms && same; i++)
+        same = !strcmp(cpu->programs[i].name, cuda->programs[i].name);
+    return same ? check_desc(cuda)
+                : tn__fail(TN_ABI, "%s: the parts for CPU and CUDA do not fit together", cpu->name);
+}
+
+/* Which description runs, and where. */
+static tn_status choose(tn_context *ctx, const tn_model_desc *d, DLDevice want, tn_model *m)
+{
+    const tn_model_desc *cuda = d->images ? d : d->cuda, *cpu = d->images ? NULL : d;
+    tn_status s = cpu && cuda ? check_pair(cpu, cuda) : TN_OK;
+    if (s)
+        return s;
+    if (want.device_type == kDLCUDA && !cuda)
+        return tn__fail(TN_UNSUPPORTED, "%s was compiled without CUDA", d->name);
+    if ((want.device_type == kDLCPU || want.device_type == kDLCUDAHost) && !cpu)
+        return tn__fail(TN_UNSUPPORTED, "%s was compiled for CUDA only", d->name);
+    if (!want.device_type) {
+        const bool gpu = cuda && (!cpu || tn__cuda_count(ctx) > 0);
+        want = (DLDevice){gpu ? kDLCUDA : kDLCPU, 0};
+    }
+    m->dev = tn__device_get(ctx, want);
+    m->d = want.device_type == kDLCUDA ? cuda : cpu;
+    return m->dev ? TN_OK : TN_UNSUPPORTED;
+}
+
+static tn_status open_model(tn_model *m)
+{
+    m->dev->ops->enter(m->dev);
+    const tn_status s = m->dev->ops->open(m);
+    m->dev->ops->leave(m->dev);
+    return s;
+}
+
+/* Options of any version; what an older caller does not know keeps its default. */
+static tn_model_options options_of(const tn_model_options *opt)
+{
+    tn_model_options o = {0};
+    if (opt) {
+        const size_t oldest = offsetof(tn_model_options, device);
+        const size_t given = opt->size ? opt->size : oldest;
+        memcpy(&o, opt, given < sizeof o ? given : sizeof o);
+    }
+    return o;
 }
 
 tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_options *opt,
@@ -84,6 +194,7 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
     if (!ctx || !out)
         return tn__fail(TN_INVALID, "ctx or out is NULL");
     *out = NULL;
+    const tn_model_options o = options_of(opt);
     tn_status s = check_desc(desc);
     if (s)
         return s;
@@ -91,11 +202,16 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
     if (!m)
         return tn__fail(TN_MEMORY, "no memory for an instance");
     m->ctx = ctx;
-    m->d = desc;
-    s = make_slots(m);
-    const uint64_t seed = opt ? opt->seed : 0;
+    s = choose(ctx, desc, o.device, m);
+    if (s) {
+        free(m);
+        return s;
+    }
+    s = open_model(m);
     if (!s)
-        s = opt && opt->no_init ? tn_model_seed(m, seed) : tn_model_init(m, seed);
+        s = make_slots(m);
+    if (!s)
+        s = o.no_init ? tn_model_seed(m, o.seed) : tn_model_init(m, o.seed);
     if (s) {
         tn_model_destroy(m);
         return s;
@@ -108,14 +224,18 @@ void tn_model_destroy(tn_model *m)
 {
     if (!m)
         return;
+    tn__device *d = m->dev;
+    d->ops->enter(d);
+    d->ops->close(m);
     for (int i = 0; i < m->nplans; i++)
         tn__plan_free(m->plans[i]);
     free(m->plans);
     if (m->slots)
         for (int i = 1; i < m->d->nslots; i++)
-            tn__free(m->ctx, m->slots[i]);
+            d->ops->free(d, m->slots[i], 0);
     free(m->slots);
-    tn__free(m->ctx, m->arena);
+    d->ops->free(d, m->arena, 0);
+    d->ops->leave(d);
     free(m);
 }
 
@@ -129,14 +249,20 @@ tn_context *tn_model_context(const tn_model *m)
     return m ? m->ctx : NULL;
 }
 
+DLDevice tn_model_device(const tn_model *m)
+{
+    return m ? m->dev->dl : (DLDevice){0};
+}
+
 tn_status tn_model_zero_grad(tn_model *m)
 {
     if (!m)
         return tn__fail(TN_INVALID, "the model is NULL");
-    for (int i = 1; i < m->d->nslots; i++)
-        if (m->d->slots[i].kind == TN_SLOT_GRAD)
-            memset(m->slots[i], 0, slot_bytes(&m->d->slots[i]));
-    return TN_OK;
+    tn_status s = TN_OK;
+    for (int i = 1; i < m->d->nslots && !s; i++)
+        if (m->d->slots[i].kind == TN_SLOT_GRAD && m->d->slots[i].numel)
+            s = clear_slot(m, i);
+    return s;
 }
 
 int tn_model_state_count(const tn_model *m)
@@ -146,7 +272,7 @@ int tn_model_state_count(const tn_model *m)
 
 static DLTensor view_of(const tn_model *m, const tn_state_view *v, int slot)
 {
-    DLTensor t = {.ndim = v->rank, .device = {kDLCPU, 0}};
+    DLTensor t = {.ndim = v->rank, .device = m->dev->dl};
     tn__dl_type(m->d->slots[slot].dtype, &t.dtype);
     t.shape = (int64_t *)(uintptr_t)v->shape; /* DLPack has no const */
     t.data = (char *)m->slots[slot] + v->offset * (int64_t)tn__dtype_size(m->d->slots[slot].dtype);
@@ -217,11 +343,10 @@ tn_status tn_model_set_number(tn_model *m, const char *name, double value)
     const int i = find_number(m, name);
     if (!i)
         return tn__fail(TN_NOT_FOUND, "%s has no number named '%s'", m->d->name, name);
-    if (m->d->slots[i].kind == TN_SLOT_HYPER)
-        *(double *)m->slots[i] = value;
-    else
-        *(int64_t *)m->slots[i] = (int64_t)value;
-    return TN_OK;
+    const int64_t count = (int64_t)value;
+    return m->d->slots[i].kind == TN_SLOT_HYPER
+               ? tn__state_write(m, m->slots[i], &value, sizeof value)
+               : tn__state_write(m, m->slots[i], &count, sizeof count);
 }
 
 tn_status tn_model_get_number(const tn_model *m, const char *name, double *value)
@@ -231,9 +356,12 @@ tn_status tn_model_get_number(const tn_model *m, const char *name, double *value
     const int i = find_number(m, name);
     if (!i)
         return tn__fail(TN_NOT_FOUND, "%s has no number named '%s'", m->d->name, name);
-    *value = m->d->slots[i].kind == TN_SLOT_HYPER ? *(double *)m->slots[i]
-                                                  : (double)*(int64_t *)m->slots[i];
-    return TN_OK;
+    int64_t count = 0;
+    if (m->d->slots[i].kind == TN_SLOT_HYPER)
+        return tn__state_read(m, m->slots[i], value, sizeof *value);
+    const tn_status s = tn__state_read(m, m->slots[i], &count, sizeof count);
+    *value = (double)count;
+    return s;
 }
 
 int tn_model_number_count(const tn_model *m)

@@ -1,7 +1,7 @@
 /* plan.c: what is known about a program once its sizes are: values of all sizes, which steps run,
  * where each temporary lies. Made once per sizes, kept in a small cache. SPDX-License-Identifier:
  * MIT */
-#include "runtime/rt.h"
+#include "runtime/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,8 @@ int tn__lone_symbol(const tn_program *p, int dim)
     return c[0] == TN_D_SYM && c[2] == TN_D_END ? (int)c[1] : -1;
 }
 
-static bool guard_holds(const tn_program *p, const tn_guard *g, const tn__plan *plan)
+static bool guard_holds(tn__device *dev, const tn_program *p, const tn_guard *g,
+                        const tn__plan *plan)
 {
     const int64_t *d = plan->dims;
     switch (g->kind) {
@@ -95,15 +96,19 @@ static bool guard_holds(const tn_program *p, const tn_guard *g, const tn__plan *
                 return plan->given[i] != 0;
         return true;
     }
-    default: /* an architecture or a library of a GPU */
+    case TN_G_ARCH:
+        return dev->ops->arch(dev, g->k);
+    case TN_G_HAS:
+        return dev->ops->has(dev, g->k);
+    default:
         return false;
     }
 }
 
-static bool step_runs(const tn_program *p, const tn_step *s, const tn__plan *plan)
+static bool step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan)
 {
     for (int i = 0; i < s->when.n; i++)
-        if (!guard_holds(p, &p->guards[s->when.first + i], plan))
+        if (!guard_holds(dev, p, &p->guards[s->when.first + i], plan))
             return false;
     return s->kind != TN_STEP_LAUNCH || plan->dims[s->cells] > 0;
 }
@@ -223,25 +228,25 @@ void tn__plan_free(tn__plan *p)
     free(p);
 }
 
-static tn_status entry_checks(const tn_program *p, const tn__plan *plan)
+static tn_status entry_checks(tn__device *dev, const tn_program *p, const tn__plan *plan)
 {
     for (int i = 0; i < p->nchecks; i++)
-        if (!guard_holds(p, &p->checks[i].guard, plan))
+        if (!guard_holds(dev, p, &p->checks[i].guard, plan))
             return tn__fail(TN_SHAPE, "%s: %s (%s)", p->name, p->checks[i].message,
                             p->checks[i].where);
     return TN_OK;
 }
 
-static tn_status plan_fill(const tn_program *p, tn__plan *plan)
+static tn_status plan_fill(tn__device *dev, const tn_program *p, tn__plan *plan)
 {
     for (int i = 0; i < p->ndims; i++)
         if (!tn__dim_eval(p, i, plan->symbols, plan->dims, &plan->dims[i]))
             return tn__fail(TN_SHAPE, "%s: a size overflows", p->name);
-    tn_status s = entry_checks(p, plan);
+    tn_status s = entry_checks(dev, p, plan);
     if (!s)
         s = place_all(p, plan);
     for (int i = 0; i < p->nsteps && !s; i++)
-        plan->active[i] = step_runs(p, &p->steps[i], plan);
+        plan->active[i] = step_runs(dev, p, &p->steps[i], plan);
     return s;
 }
 
@@ -305,7 +310,7 @@ tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const u
     plan->used = m->clock;
     memcpy(plan->symbols, symbols, sizeof *symbols * (size_t)p->nsymbols);
     memcpy(plan->given, given, (size_t)p->nargs);
-    if (plan_fill(p, plan) || keep(m, plan)) {
+    if (plan_fill(m->dev, p, plan) || keep(m, plan)) {
         tn__plan_free(plan);
         return NULL;
     }

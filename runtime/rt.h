@@ -7,10 +7,14 @@
 #include "runtime/include/tenon_program.h"
 #include "runtime/pool.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 enum { TN_MAX_RANK = 8, TN_MAX_ARGS = 512, TN_MAX_PLANS = 64, TN_ALIGN = 64 };
+
+typedef struct tn__device tn__device;
+typedef struct tn__cuda tn__cuda;
 
 /** Sets the thread's message and returns the status. */
 tn_status tn__fail(tn_status s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -18,18 +22,17 @@ tn_status tn__fail(tn_status s, const char *fmt, ...) __attribute__((format(prin
 struct tn_context {
     tn__pool *pool;
     int threads;
-    atomic_size_t bytes, peak;
+    atomic_size_t bytes, peak; /* of the host */
     tn_print *print;
     void *print_user;
-};
-struct tn_stream {
-    tn_context *ctx;
-};
-struct tn_event {
-    double ms; /* < 0: not recorded */
+    tn__device *cpu;
+    atomic_uint_fast64_t streams; /* number of the last one */
+    pthread_mutex_t lock;         /* of what follows */
+    tn__cuda *cuda;               /* NULL before the first use */
+    DLDevice standard;            /* {0, 0}: not set */
 };
 
-/* Counted memory; NULL and a message when there is none. */
+/* Counted memory of the host; NULL and a message when there is none. */
 void *tn__alloc(tn_context *ctx, size_t bytes);
 void tn__free(tn_context *ctx, void *p);
 
@@ -52,9 +55,9 @@ struct tn_tape {
     tn__plan *plan;   /* sizes of the forward; copied symbols below */
     int program;      /* forward_train */
     uint64_t version; /* of the state at forward */
-    uint64_t calls;   /* random counter at forward */
+    uint64_t stream;  /* id of the one that used it last */
     void *memory;
-    void **staged; /* copies of strided arguments that the tape keeps */
+    void **staged; /* copies of arguments that the tape keeps */
     int nstaged;
     void **at; /* per tape entry */
     int64_t *symbols;
@@ -64,8 +67,11 @@ struct tn_tape {
 
 struct tn_model {
     tn_context *ctx;
+    tn__device *dev;
     const tn_model_desc *d;
-    void **slots;     /* memory per slot */
+    void **slots;     /* memory per slot, on the device */
+    void *impl;       /* what the backend has of it */
+    uint64_t stream;  /* id of the one that used it last; 0: none */
     uint64_t version; /* counts changes of the state */
     tn__plan **plans;
     int nplans;
@@ -73,7 +79,7 @@ struct tn_model {
     void *arena;
     size_t arena_bytes;
     size_t last_temps, last_tape;
-    int32_t error[4]; /* device error word: site, value, .. */
+    int32_t error[4]; /* error word of kernels on the CPU: site, value, .. */
 };
 
 /* plan.c */
@@ -83,15 +89,19 @@ void tn__plan_free(tn__plan *p);
 /** Evaluates size number `dim`; false on overflow or division by 0. */
 bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const int64_t *dims,
                   int64_t *out);
-
 /** The symbol that size number `dim` is, alone; or -1. */
 int tn__lone_symbol(const tn_program *p, int dim);
 
-/* executor.c */
-tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args, int64_t *symbols,
-                   uint8_t *bound);
+/* model.c */
+size_t tn__slot_bytes(const tn_slot *s);
+/** Copies bytes of the state from or to the host, in the default stream; reading waits. */
+tn_status tn__state_read(const tn_model *m, const void *at, void *to, size_t bytes);
+tn_status tn__state_write(tn_model *m, void *at, const void *from, size_t bytes);
+
+/* tensor.c */
 void tn__dl_type(int dtype, DLDataType *out);
 int tn__dtype_of(DLDataType t); /* 0: none of ours */
+/* dtype.c */
 /** Writes a number as one element. */
 void tn__dtype_store(int dtype, double x, void *to);
 

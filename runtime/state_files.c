@@ -1,8 +1,8 @@
 /* state_files.c: tn_model_save and tn_model_load. SPDX-License-Identifier: MIT */
 #include "runtime/state_files.h"
 
+#include "runtime/backend.h"
 #include "runtime/files.h"
-#include "runtime/rt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +52,25 @@ static int count_entries(const tn_model *m)
     return n;
 }
 
+/* State of a device comes to memory of the host to be written: the first n arrays of the list. */
+static tn_status fetch(const tn_model *m, tn__arrays *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tn__array *x = &list->at[i];
+        void *copy = malloc(x->bytes + 1);
+        const tn_status s = copy ? tn__state_read(m, x->data, copy, x->bytes)
+                                 : tn__fail(TN_MEMORY, "no memory for a copy of the state");
+        if (s) {
+            free(copy);
+            while (--i >= 0)
+                free(list->at[i].data);
+            return s;
+        }
+        x->data = copy;
+    }
+    return TN_OK;
+}
+
 static tn_status collect(tn_model *m, tn__arrays *list, const tn__extra *extra, int nextra)
 {
     for (int i = 0; i < tn_model_state_count(m); i++) {
@@ -96,9 +115,16 @@ tn_status tn__model_save(tn_model *m, const char *path, const tn__extra *extra, 
     if (!list.at)
         return tn__fail(TN_MEMORY, "no memory to list the state");
     tn_status s = collect(m, &list, extra, nextra);
+    const int fetched = m->dev->ops->host ? 0 : list.n - nextra;
     struct tn__err err;
-    if (!s && tn__arrays_save(&list, path, &err))
-        s = tn__fail(TN_FILE, "%s", err.text);
+    if (!s)
+        s = fetch(m, &list, fetched);
+    if (!s) {
+        if (tn__arrays_save(&list, path, &err))
+            s = tn__fail(TN_FILE, "%s", err.text);
+        for (int i = 0; i < fetched; i++)
+            free(list.at[i].data);
+    }
     for (int i = 0; i < list.n; i++)
         free(list.at[i].name);
     free(list.at);
@@ -197,9 +223,10 @@ static bool is_known(const tn_model *m, const char *name)
     return false;
 }
 
-static void take_counters(tn_model *m, const tn__arrays *list)
+static tn_status take_counters(tn_model *m, const tn__arrays *list)
 {
-    for (int i = 1; i < m->d->nslots; i++) {
+    tn_status status = TN_OK;
+    for (int i = 1; i < m->d->nslots && !status; i++) {
         const tn_slot *s = &m->d->slots[i];
         if (!is_counter(s))
             continue;
@@ -207,19 +234,22 @@ static void take_counters(tn_model *m, const tn__arrays *list)
         snprintf(name, sizeof name, "%s%s", prefix, s->name);
         const tn__array *x = tn__arrays_find(list, name);
         if (x && x->dtype == s->dtype && x->bytes == tn__dtype_size(s->dtype))
-            memcpy(m->slots[i], x->data, x->bytes);
+            status = tn__state_write(m, m->slots[i], x->data, x->bytes);
     }
+    return status;
 }
 
-static void take_views(tn_model *m, const tn__arrays *list)
+static tn_status take_views(tn_model *m, const tn__arrays *list)
 {
-    for (int i = 0; i < tn_model_state_count(m); i++) {
+    tn_status s = TN_OK;
+    for (int i = 0; i < tn_model_state_count(m) && !s; i++) {
         tn_state_entry e;
         const tn__array *x = find_view(m, i, list);
         if (x && !tn_model_state(m, i, &e) && e.saved)
-            memcpy(e.tensor.data, x->data, x->bytes);
+            s = tn__state_write(m, e.tensor.data, x->data, x->bytes);
     }
     tn_model_state_changed(m);
+    return s;
 }
 
 static void take_extra(const tn__arrays *list, tn__extra *extra, int nextra)
@@ -254,9 +284,9 @@ tn_status tn__model_load(tn_model *m, const char *path, bool need_optimizer, tn_
         s = tn__fail(TN_STATE, "%s does not fit %s: %s%s", path, m->d->name, c.text,
                      c.count > 12 ? "; and more" : "");
     } else {
-        take_views(m, &list);
-        if (need_optimizer)
-            take_counters(m, &list);
+        s = take_views(m, &list);
+        if (need_optimizer && !s)
+            s = take_counters(m, &list);
         take_extra(&list, extra, nextra);
     }
     tn__arrays_free(&list);

@@ -1,6 +1,6 @@
 /* tape.c: what a forward call keeps for its backward. Memory of its own for saved values;
  * arguments, results and state are kept by reference. SPDX-License-Identifier: MIT */
-#include "runtime/exec.h"
+#include "runtime/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@ tn_status tn__tape_create(Call *c, int program)
     t->program = program;
     t->nsymbols = c->p->nsymbols;
     t->bytes = c->plan->tape;
+    t->stream = c->stream->id;
     t->at = calloc((size_t)c->p->ntape + 1, sizeof *t->at);
     t->symbols = calloc((size_t)t->nsymbols + 1, sizeof *t->symbols);
     t->staged = calloc((size_t)c->p->nargs + 1, sizeof *t->staged);
@@ -22,7 +23,7 @@ tn_status tn__tape_create(Call *c, int program)
         return tn__fail(TN_MEMORY, "no memory for a tape");
     memcpy(t->symbols, c->plan->symbols, sizeof *t->symbols * (size_t)t->nsymbols);
     if (t->bytes) {
-        t->memory = tn__alloc(c->m->ctx, t->bytes);
+        t->memory = c->m->dev->ops->alloc(c->m->dev, c->stream, t->bytes, TN_FOR_TAPE);
         if (!t->memory)
             return TN_MEMORY;
     }
@@ -71,9 +72,12 @@ void tn_tape_release(tn_tape *t)
 {
     if (!t)
         return;
+    tn__device *d = t->model->dev;
+    d->ops->enter(d);
     for (int i = 0; i < t->nstaged; i++)
-        tn__free(t->model->ctx, t->staged[i]);
-    tn__free(t->model->ctx, t->memory);
+        d->ops->free(d, t->staged[i], t->stream);
+    d->ops->free(d, t->memory, t->stream);
+    d->ops->leave(d);
     free(t->at);
     free(t->symbols);
     free(t->staged);

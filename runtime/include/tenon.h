@@ -52,41 +52,119 @@ typedef struct tn_context_options {
     int threads; /* CPU threads; 0: TENON_THREADS, else the cores this process may use */
 } tn_context_options;
 
-/** A context holds the thread pool. `opt` may be NULL. *out must be destroyed after all models. */
+/** A context holds the thread pool and the devices in use. `opt` may be NULL. Everything made in
+ * it must be destroyed before it. */
 TN_API tn_status tn_context_create(const tn_context_options *opt, tn_context **out);
 TN_API void tn_context_destroy(tn_context *ctx); /* NULL is allowed */
-/** Where `print` of a model goes: called in program order with the text and the value, which is
- * valid during the call only. NULL (the default): nowhere, a library does not print. */
+/** Where `print` of a model goes: called in program order with the text and the value, which is in
+ * host memory and valid during the call only. NULL (the default): nowhere, a library does not
+ * print. */
 typedef void tn_print(void *user, const char *text, const DLTensor *value);
 TN_API void tn_context_set_print(tn_context *ctx, tn_print *print, void *user);
 TN_API int tn_context_threads(const tn_context *ctx);
 
-/* --- streams and events ------------------------------------------------------------------------
- */
+/* --- devices ---------------------------------------------------------------------------------
+ * A device is DLPack's: {kDLCPU, 0} or {kDLCUDA, n}; n counts what CUDA_VISIBLE_DEVICES lets
+ * through. {0, 0} stands for the context's default device. The CUDA driver is looked for at the
+ * first use of a device; without it everything but CUDA works. */
 
-/** Work on one stream runs in order. On the CPU a call returns when its work is done. NULL stands
- * for the default stream wherever a stream is asked for. */
+typedef struct tn_device_info {
+    size_t size; /* sizeof(tn_device_info); set before the call */
+    char name[256];
+    int major, minor; /* compute capability; 0 for the CPU */
+    int multiprocessors, warp, max_threads_per_block;
+    int shared_per_block; /* bytes without asking for more */
+    int driver;           /* 13000: CUDA 13.0 */
+    size_t memory;        /* bytes in all; 0 for the CPU */
+} tn_device_info;
+
+/** Usable devices of a type: kDLCPU 1, kDLCUDA 0 or more. */
+TN_API int tn_device_count(tn_context *ctx, int device_type);
+/** TN_OK where the device can be used; else tn_last_error says what is missing. */
+TN_API tn_status tn_device_available(tn_context *ctx, DLDevice device);
+TN_API tn_status tn_device_name(tn_context *ctx, DLDevice device, char *out, size_t n);
+TN_API tn_status tn_device_properties(tn_context *ctx, DLDevice device, tn_device_info *out);
+/** Where tn_stream_create makes streams. At first: the first usable CUDA device, else the CPU. */
+TN_API tn_status tn_device_set_default(tn_context *ctx, DLDevice device);
+TN_API DLDevice tn_device_default(tn_context *ctx);
+/** Waits for all work on the device; reports what went wrong in it. */
+TN_API tn_status tn_device_synchronize(tn_context *ctx, DLDevice device);
+/** *out: whether `device` can reach the memory of `peer` without the host. */
+TN_API tn_status tn_device_can_access_peer(tn_context *ctx, DLDevice device, DLDevice peer,
+                                           int *out);
+
+/* --- streams and events ------------------------------------------------------------------------
+ * Work on one stream runs in order. On a GPU calls return before the work is done; on the CPU
+ * a call returns when its work is done. NULL stands for the default stream (of the device of the
+ * model) wherever a stream is asked for. */
+
+/** A stream of the context's default device. */
 TN_API tn_status tn_stream_create(tn_context *ctx, tn_stream **out);
+TN_API tn_status tn_stream_create_on(tn_context *ctx, DLDevice device, tn_stream **out);
+/** A stream made by others (`native`: a CUstream; NULL: CUDA's own default stream). It is not
+ * destroyed with the tn_stream, and must outlive it. */
+TN_API tn_status tn_stream_wrap(tn_context *ctx, DLDevice device, void *native, tn_stream **out);
+/** Waits for the work on it. NULL is allowed. */
 TN_API void tn_stream_destroy(tn_stream *s);
+/** The default stream of a device; NULL after a failure. Not to be destroyed. */
+TN_API tn_stream *tn_stream_default(tn_context *ctx, DLDevice device);
+TN_API DLDevice tn_stream_device(const tn_stream *s);
+/** The CUstream; NULL for the CPU. */
+TN_API void *tn_stream_native(const tn_stream *s);
+/** Waits until all work given to the stream so far is done; reports what went wrong in it. */
 TN_API tn_status tn_stream_synchronize(tn_stream *s);
+/** What comes after on `s` waits for what was given to `other` so far. */
+TN_API tn_status tn_stream_wait_stream(tn_stream *s, tn_stream *other);
+TN_API tn_status tn_stream_wait_event(tn_stream *s, const tn_event *e);
 TN_API tn_status tn_event_create(tn_context *ctx, tn_event **out);
 TN_API void tn_event_destroy(tn_event *e);
 TN_API tn_status tn_event_record(tn_event *e, tn_stream *s);
-/** Milliseconds between two recorded events. */
+TN_API tn_status tn_event_synchronize(tn_event *e);
+/** Milliseconds between two recorded events of one device; waits for both. */
 TN_API tn_status tn_event_elapsed_ms(const tn_event *from, const tn_event *to, double *ms);
-TN_API tn_status tn_stream_wait_event(tn_stream *s, const tn_event *e);
 
 /* --- memory ------------------------------------------------------------------------------------
- */
+ * Memory of a GPU is kept when it is freed, and used again; a block that was freed is used again
+ * on the same stream at once, elsewhere when the work on it is done. */
 
-/** Bytes held by models, tapes and results of this process now, and at most so far. */
-TN_API size_t tn_memory_allocated(const tn_context *ctx);
-TN_API size_t tn_memory_max_allocated(const tn_context *ctx);
-TN_API void tn_memory_reset_peak(tn_context *ctx);
+/** Bytes held by models, tapes and results on a device now, and at most so far. */
+TN_API size_t tn_memory_allocated(tn_context *ctx, DLDevice device);
+TN_API size_t tn_memory_max_allocated(tn_context *ctx, DLDevice device);
+/** Bytes that the device gave: what is held and what is kept for later. On the CPU: allocated. */
+TN_API size_t tn_memory_reserved(tn_context *ctx, DLDevice device);
+TN_API size_t tn_memory_max_reserved(tn_context *ctx, DLDevice device);
+TN_API void tn_memory_reset_peak(tn_context *ctx, DLDevice device);
+/** Gives back what is kept for later. */
+TN_API tn_status tn_memory_empty_cache(tn_context *ctx, DLDevice device);
+/** What holds the memory, as JSON, cut off after n - 1 bytes; returns the bytes of the whole
+ * text, as snprintf does. */
+TN_API size_t tn_memory_snapshot(tn_context *ctx, DLDevice device, char *out, size_t n);
 
-/** Releases a result that the runtime allocated (it was passed with data == NULL); data, shape and
- * ndim are cleared. Other tensors are left alone. */
+/** Host memory that a GPU copies from and to without a detour (pinned); where there is no GPU,
+ * ordinary memory. */
+TN_API tn_status tn_host_alloc(tn_context *ctx, size_t bytes, void **out);
+TN_API void tn_host_free(tn_context *ctx, void *p);
+/** Pins memory of the caller's; the range is unregistered before it is freed. */
+TN_API tn_status tn_host_register(tn_context *ctx, void *p, size_t bytes);
+TN_API tn_status tn_host_unregister(tn_context *ctx, void *p);
+
+/** Makes a contiguous tensor with anything in it, for tn_tensor_release. On a GPU the memory
+ * belongs to the device's default stream. */
+TN_API tn_status tn_tensor_create(tn_context *ctx, DLDevice device, DLDataType dtype, int ndim,
+                                  const int64_t *shape, DLTensor *out);
+/** Releases a tensor that the runtime allocated: a result that was passed with data == NULL, or
+ * one of tn_tensor_create. data, shape, ndim and device are cleared. Other tensors are left
+ * alone. */
 TN_API void tn_tensor_release(DLTensor *t);
+/** Says that work on `s` uses a tensor that the runtime allocated for another stream: its memory is
+ * not used again before that work is done. */
+TN_API tn_status tn_tensor_record_stream(const DLTensor *t, tn_stream *s);
+
+/** Copies between tensors of equal dtype and shape, wherever they are, strided or not; in order
+ * with `s`, a stream of the device of dst or src (NULL where both are on the host). Returns when
+ * host memory may be read or used again, unless non_blocking: then that is after a synchronisation
+ * of s (with memory that is not pinned, or strided, it is at once). */
+TN_API tn_status tn_copy(const DLTensor *dst, const DLTensor *src, tn_stream *s, int non_blocking);
 
 /* --- models ------------------------------------------------------------------------------------
  */
@@ -95,6 +173,9 @@ typedef struct tn_model_options {
     size_t size;   /* sizeof(tn_model_options), or 0 for all defaults */
     uint64_t seed; /* of the initial values and of dropout; default 0 */
     int no_init;   /* 1: leave the state zero (it will be loaded) */
+    /* Where it lives and runs. {0, 0}: the first usable CUDA device if the model was compiled for
+     * CUDA, else the CPU. {kDLCUDA, n} fails where something is missing, and says what. */
+    DLDevice device;
 } tn_model_options;
 
 /** Makes an instance of a compiled model (`desc`: what the generated code defines). Usually called
@@ -104,12 +185,13 @@ TN_API tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_mod
 TN_API void tn_model_destroy(tn_model *m);
 TN_API const char *tn_model_name(const tn_model *m);
 TN_API tn_context *tn_model_context(const tn_model *m);
+TN_API DLDevice tn_model_device(const tn_model *m);
 
 /** Seeds dropout and friends, and counts calls from 0 again; parameters stay as they are. */
 TN_API tn_status tn_model_seed(tn_model *m, uint64_t seed);
 /** Draws the initial state again from a seed. */
 TN_API tn_status tn_model_init(tn_model *m, uint64_t seed);
-/** Clears the gradients. */
+/** Clears the gradients; on a GPU in the default stream. */
 TN_API tn_status tn_model_zero_grad(tn_model *m);
 
 /* What kind of state a name stands for. */
@@ -119,7 +201,7 @@ typedef struct tn_state_entry {
     const char *name; /* PyTorch's: "layers.0.weight" */
     int kind;         /* TN_STATE_... */
     int saved;        /* belongs into a state file */
-    DLTensor tensor;  /* borrows the instance's memory: valid until it is destroyed */
+    DLTensor tensor;  /* borrows the instance's memory (see `device`): valid until it is destroyed */
     DLTensor grad;    /* parameters: the gradient; data NULL where there is none */
 } tn_state_entry;
 
@@ -156,6 +238,13 @@ TN_API int tn_program_args(const tn_model *m, int program, tn_argument *out, int
 
 /** Runs a program. `args`: its arguments, then its results (DLTensor * each; NULL: an optional
  * argument left out, a result not wanted). Results with data == NULL are allocated.
+ * A model on a GPU takes tensors of its GPU in place (those that are strided or not aligned to 16
+ * bytes are copied) and returns before the work is done. Tensors in host memory are copied to the
+ * GPU or back, and then the call returns when all is done; memory of type kDLCUDAHost for an
+ * argument does not make it wait. A result with data == NULL is allocated where its `device` says,
+ * or, where that is {0, 0}, on the GPU if any tensor of the call is there, else on the host.
+ * Mistakes that only the GPU sees (an index out of range) are reported by the call when it waits,
+ * else by the next call or synchronisation; the state has then been updated by the program.
  * A forward_train program gives a tape; the matching backward takes it and releases it, also when
  * it fails. */
 TN_API tn_status tn_call(tn_model *m, tn_stream *s, int program, const DLTensor *const *args,

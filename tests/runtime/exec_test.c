@@ -194,7 +194,7 @@ static int end(void **state)
 {
     World *w = *state;
     tn_model_destroy(w->m);
-    assert_int_equal(tn_memory_allocated(w->ctx), 0);
+    assert_int_equal(tn_memory_allocated(w->ctx, (DLDevice){kDLCPU, 0}), 0);
     tn_context_destroy(w->ctx);
     return 0;
 }
