@@ -19,13 +19,14 @@ typedef struct Event Event;
 typedef struct Graph Graph;
 typedef struct GraphNode GraphNode;
 
-/* --- entry points: drv_call.c ------------------------------------------------------------------------ */
+/* --- entry points: drv_call.c
+ * ------------------------------------------------------------------------ */
 
 typedef enum {
-    ALWAYS,    /* before cuInit too */
-    INIT,      /* after cuInit */
-    CURRENT,   /* with a current context, also a broken one */
-    WORKING    /* with a current context without a sticky error */
+    ALWAYS,  /* before cuInit too */
+    INIT,    /* after cuInit */
+    CURRENT, /* with a current context, also a broken one */
+    WORKING  /* with a current context without a sticky error */
 } Needs;
 
 /** Takes the lock and settles what all calls have in common: injected failures, cuInit, the current
@@ -55,16 +56,28 @@ void *drv_alloc(size_t bytes);
 void *drv_grow(void *p, size_t bytes);
 void *drv_copy(const void *p, size_t bytes);
 
-/* --- handles: drv_handle.c --------------------------------------------------------------------------- */
+/* --- handles: drv_handle.c
+ * --------------------------------------------------------------------------- */
 
-typedef enum { HANDLE_CONTEXT, HANDLE_STREAM, HANDLE_EVENT, HANDLE_MODULE, HANDLE_LIBRARY, HANDLE_KERNEL,
-               HANDLE_POOL, HANDLE_GRAPH, HANDLE_NODE, HANDLE_EXEC, HANDLE_KINDS } HandleKind;
+typedef enum {
+    HANDLE_CONTEXT,
+    HANDLE_STREAM,
+    HANDLE_EVENT,
+    HANDLE_MODULE,
+    HANDLE_LIBRARY,
+    HANDLE_KERNEL,
+    HANDLE_POOL,
+    HANDLE_GRAPH,
+    HANDLE_NODE,
+    HANDLE_EXEC,
+    HANDLE_KINDS
+} HandleKind;
 
 /* First member of everything that a program has a pointer to. */
 typedef struct Handle {
     uint8_t kind;
-    bool dead;   /* destroyed, or destroyed with its context */
-    bool inner;  /* not made by the program: no leak */
+    bool dead;       /* destroyed, or destroyed with its context */
+    bool inner;      /* not made by the program: no leak */
     uint64_t number; /* of its kind, from 1 on */
     Context *context;
     const char *made_by;
@@ -84,7 +97,8 @@ const char *handle_kind_name(HandleKind kind);
 /** Findings for what lives in `context` (NULL: in all of them, at exit). */
 void leaks_report(Context *context, const char *when);
 
-/* --- contexts: drv_context.c ------------------------------------------------------------------------- */
+/* --- contexts: drv_context.c
+ * ------------------------------------------------------------------------- */
 
 typedef struct ThreadStream {
     struct ThreadStream *next;
@@ -119,10 +133,22 @@ CUresult context_create(const char *name, CUcontext *out, unsigned flags, CUdevi
 void context_memory_end(Context *c);
 void context_handles_end(Context *c);
 
-/* --- work: drv_work.c -------------------------------------------------------------------------------- */
+/* --- work: drv_work.c
+ * -------------------------------------------------------------------------------- */
 
-typedef enum { WORK_NONE, WORK_KERNEL, WORK_COPY, WORK_SET, WORK_HOST, WORK_CALLBACK, WORK_LIBRARY,
-               WORK_RECORD, WORK_WAIT, WORK_ALLOC, WORK_FREE } WorkKind;
+typedef enum {
+    WORK_NONE,
+    WORK_KERNEL,
+    WORK_COPY,
+    WORK_SET,
+    WORK_HOST,
+    WORK_CALLBACK,
+    WORK_LIBRARY,
+    WORK_RECORD,
+    WORK_WAIT,
+    WORK_ALLOC,
+    WORK_FREE
+} WorkKind;
 
 /* One side of a copy: rows of `width` bytes. */
 typedef struct {
@@ -181,12 +207,18 @@ Work work_copy(const Work *w);
 void work_free(Work *w);
 /** Bytes of a copy's side, row after row. */
 uint8_t *copy_packed(const CopyWork *c, const Place *side, bool device);
-/** The host knows more: pinned sources of copies that have ended must be as they were at the call. */
+/** The host knows more: pinned sources of copies that have ended must be as they were at the call.
+ */
 void pinned_check(const Clock *host);
 /** Remembers what the source of this copy, operation `op`, holds at the call. */
 void pinned_watch(const Work *w, uint32_t op, uint32_t component, uint32_t number);
 
-/* --- queues: drv_queue.c ----------------------------------------------------------------------------- */
+/** Check a copy or a fill and make the work: calls and graphs. */
+CUresult copy_work(const CUDA_MEMCPY3D *p, Context *context, Work *out);
+CUresult set_work(SetWork set, Context *c, Work *out);
+
+/* --- queues: drv_queue.c
+ * ----------------------------------------------------------------------------- */
 
 /* "After operation `number` of stream `stream`", whose clock is this. */
 typedef struct {
@@ -207,17 +239,17 @@ typedef struct Op {
 
 struct Stream {
     Handle h;
-    Stream *next;    /* all streams */
-    bool blocking;   /* takes part in the rules of the legacy default stream */
+    Stream *next;  /* all streams */
+    bool blocking; /* takes part in the rules of the legacy default stream */
     bool legacy;
-    bool lane;       /* of a graph */
-    bool running;    /* a host function of it runs now */
+    bool lane;    /* of a graph */
+    bool running; /* a host function of it runs now */
     int priority;
     unsigned flags;
     Op *head, *tail;
     uint64_t queued, done; /* operations */
     uint32_t component, last;
-    Clock clock;     /* of the operation queued last */
+    Clock clock; /* of the operation queued last */
     struct Capture *capture;
 };
 
@@ -230,10 +262,11 @@ Stream *stream_get(CUstream handle);
 Stream *stream_legacy(Context *c);
 Stream *stream_per_thread(Context *c);
 
-/** Queues `w` (and owns what it points to, also when it fails); captures it when the stream does. */
+/** Queues `w` (and owns what it points to, also when it fails); captures it when the stream does.
+ */
 CUresult queue_push(Stream *s, Work *w);
-/** The same, after these operations too, never captured. Gives the operation's number in the stream,
- * whose clock is then the stream's. Runs nothing: queue_progress comes after. */
+/** The same, after these operations too, never captured. Gives the operation's number in the
+ * stream, whose clock is then the stream's. Runs nothing: queue_progress comes after. */
 uint64_t queue_add(Stream *s, Work *w, const Dep *deps, int ndeps);
 /** Runs what shall run early. */
 void queue_progress(Stream *s);
@@ -260,8 +293,8 @@ struct Event {
     unsigned pending; /* records queued */
     Dep last;         /* the record queued last; stream NULL: never recorded */
     Clock clock;
-    uint64_t ns;      /* when that record ran */
-    Graph *captured;  /* recorded while its stream captured into this graph */
+    uint64_t ns;     /* when that record ran */
+    Graph *captured; /* recorded while its stream captured into this graph */
     GraphNode **tails;
     int ntails;
 };
@@ -269,7 +302,8 @@ struct Event {
 /** cuEventElapsedTime, of all versions. */
 CUresult event_elapsed(const char *name, float *ms, CUevent start, CUevent end);
 
-/* --- graphs: drv_capture.c, drv_graph.c, drv_exec.c --------------------------------------------------- */
+/* --- graphs: drv_capture.c, drv_graph.c, drv_exec.c
+ * --------------------------------------------------- */
 
 struct GraphNode {
     Handle h;
@@ -300,20 +334,16 @@ CUresult capture_unsafe(void);
 /** Use of the legacy stream while a blocking stream captures. */
 CUresult capture_implicit(Stream *s);
 
-/* --- modules, memory, launches ----------------------------------------------------------------------- */
-
-typedef struct {
-    Handle h;
-    Module *module;
-    struct Kernel *library; /* made by a library: not the program's */
-} ModuleHandle;
+/* --- modules, memory, launches
+ * ----------------------------------------------------------------------- */
 
 /** The function of a program's handle, or NULL after a finding. */
 Function *function_get(CUfunction f);
 /** A live module's context. */
 Context *function_context(const Function *f);
 /** Checks the launch and makes the work. */
-CUresult launch_work(const CUlaunchConfig *config, CUfunction f, void **params, void **extra, Work *out);
+CUresult launch_work(const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
+                     Work *out);
 
 typedef struct {
     int capability, processors, threads_per_processor, blocks_per_processor;

@@ -139,9 +139,9 @@ static Piece *piece_to_free(uint64_t address, bool host)
     const Alloc *a = memory_find(address);
     bool fits =
         p && (host ? p->kind == PIECE_HOST : p->kind == PIECE_DEVICE || p->kind == PIECE_MANAGED);
-    if (fits && !p->freeing)
+    if (fits)
         return p;
-    if ((p && p->freeing) || (a && a->freed && a->base == address))
+    if (a && a->freed && a->base == address)
         misuse(CUDA_ERROR_INVALID_VALUE, "0x%llx was freed before", (unsigned long long)address);
     else if (a && a->base != address)
         misuse(CUDA_ERROR_INVALID_VALUE, "0x%llx is byte %llu of an allocation, not its begin",

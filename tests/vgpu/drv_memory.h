@@ -17,7 +17,6 @@ typedef struct Pool {
 typedef struct Piece {
     struct Piece *next;
     PieceKind kind;
-    bool freeing;
     unsigned flags;
     uint64_t base, bytes;
     Context *context;
