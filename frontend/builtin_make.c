@@ -39,8 +39,8 @@ bool builtin_to(Elab *e, const Call *c, Value *out)
         elab_unsupported(e, c->at, "a copy on another device");
         return false;
     default:
-        elab_error(e, DIAG_bad_type, c->arg_at[1], "to: a dtype, a device or a tensor, not a %s",
-                   value_kind(what));
+        elab_error(e, DIAG_bad_type, c->arg_at[1], "to: a dtype, a device or a tensor, not %s",
+                   a_kind(what));
         return false;
     }
 }
@@ -70,8 +70,8 @@ static bool fill_ok(Elab *e, const Call *c, uint32_t i)
     if (is_number(v) || v->kind == V_bool || (v->kind == V_tensor && !value_type(e, v)->rank))
         return true;
     if (!is_poison(v))
-        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: the value is a number, not a %s",
-                   c->row->name, value_kind(v));
+        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: the value is a number, not %s",
+                   c->row->name, a_kind(v));
     return false;
 }
 

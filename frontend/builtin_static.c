@@ -8,8 +8,8 @@
 static bool bad_kind(Elab *e, const Call *c, uint32_t i, const char *what)
 {
     if (!is_poison(&c->arg[i]))
-        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s wants %s, not a %s", c->row->name, what,
-                   value_kind(&c->arg[i]));
+        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s wants %s, not %s", c->row->name, what,
+                   a_kind(&c->arg[i]));
     return false;
 }
 

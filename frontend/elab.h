@@ -280,6 +280,7 @@ struct Elab {
 
     VEC(FileEnv *) files;
     FileEnv *prelude;
+    int unimported; /* imports that failed: their names are poison */
 
     Program *p; /* the program being made, and its graph being traced */
     Builder b;
@@ -339,6 +340,7 @@ Value v_late(Elab *e, Val v);
 
 /** "int", "float", "tensor", "list" ...: as kind(x) and messages name it. */
 const char *value_kind(const Value *v);
+const char *a_kind(const Value *v); /* "an int", "a list", "none" */
 /** The value as written, for messages and print: `[1, 2]`, `f32[B, 64]`. */
 const char *value_text(Elab *e, const Value *v);
 bool value_equal(const Value *a, const Value *b);
@@ -511,9 +513,20 @@ typedef struct {
 bool count_step(Elab *e, Span at);
 Flow run_block(Elab *e, const Env *env, const AstStmts *body, Body *ret);
 Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret);
+/** Whether the value of `let name: type` is of that type; declares the sizes that it names. */
+bool check_let_type(Elab *e, const Env *env, const AstTarget *t, const Value *v, Span at);
 bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at,
             Values *out, Span *value_at);
 Value run_assign(Elab *e, const Env *env, const AstExpr *place, Value v, Span at);
+
+/* ---- after a mistake (elab_poison.c) ---- */
+
+/** What the block, which is not run, would assign. */
+void poison_assigned(const Env *env, const AstStmts *body);
+/** The sizes that the type would name. */
+void poison_sizes(Elab *e, const Env *env, const AstType *t);
+/** The members of a module that the block would declare. */
+void poison_members(Elab *e, const Env *env, Instance *inst, const AstStmts *body);
 
 /* ---- calls (elab_call.c) ---- */
 

@@ -35,9 +35,8 @@ static bool wants(Elab *e, const Call *c, uint32_t i, const char *what)
                    c->row->name, arg_name(e, c, i), what);
         return false;
     }
-    elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: '%s' must be %s, not %s %s", c->row->name,
-               arg_name(e, c, i), what, strchr("aeiou", *value_kind(v)) ? "an" : "a",
-               value_kind(v));
+    elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: '%s' must be %s, not %s", c->row->name,
+               arg_name(e, c, i), what, a_kind(v));
     return false;
 }
 
@@ -225,8 +224,8 @@ bool arg_shape(Elab *e, const Call *c, uint32_t i, Shape *out, bool *minus_one)
         if (is_poison(&at[k]))
             return false;
         if (!value_dim(e, &at[k], &out->at[k])) {
-            elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: a size must be an int, not a %s",
-                       c->row->name, value_kind(&at[k]));
+            elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: a size must be an int, not %s",
+                       c->row->name, a_kind(&at[k]));
             return false;
         }
         if (at[k].kind == V_int && at[k].i < 0) {

@@ -203,8 +203,8 @@ static bool as_tensor_arg(Elab *e, const FnCall *c, uint32_t i, const AstType *t
         *v = v_tensor(e, val_as(e, v, to));
         return true;
     }
-    Diag *d = elab_error(e, DIAG_bad_type, c->value_at[i], "%s must be a tensor, not a %s",
-                         arg_what(e, c, i), value_kind(v));
+    Diag *d = elab_error(e, DIAG_bad_type, c->value_at[i], "%s must be a tensor, not %s",
+                         arg_what(e, c, i), a_kind(v));
     elab_note(e, d, c->fn->ast->params.at[i].at, "declared here");
     return false;
 }
@@ -358,7 +358,7 @@ static bool check_result(Elab *e, const FnCall *c, const AstResult *r, const Env
                                 r->type->is_dtype ? dtype_named(e, sym(e, r->type->name.sym))
                                                   : e->float_type));
     if (v->kind != V_tensor) {
-        elab_error(e, DIAG_bad_type, at, "%s must be a tensor, not a %s", what, value_kind(v));
+        elab_error(e, DIAG_bad_type, at, "%s must be a tensor, not %s", what, a_kind(v));
         return false;
     }
     Sizes sizes = c->sizes;
@@ -747,7 +747,7 @@ Value call_value(Elab *e, const Env *env, const Value *f, const Args *args, Span
     default:
         break;
     }
-    elab_error(e, DIAG_bad_call, name_at, "a %s cannot be called", value_kind(f));
+    elab_error(e, DIAG_bad_call, name_at, "%s cannot be called", a_kind(f));
     return v_poison();
 }
 

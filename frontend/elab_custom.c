@@ -164,8 +164,8 @@ static bool define_body(Custom *c)
             return false;
         if (v.kind != V_tensor && !is_number(&v)) {
             elab_error(e, DIAG_bad_gradient, ast->body_at,
-                       "%s: a function with a derivative gives tensors, not a %s", who(c),
-                       value_kind(&v));
+                       "%s: a function with a derivative gives tensors, not %s", who(c),
+                       a_kind(&v));
             return false;
         }
         Val x = v.kind == V_tensor ? use_val(e, &v) : val_as(e, &v, e->float_type);

@@ -326,8 +326,7 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
         d = elab_error(e, DIAG_unknown_name, name_at, "%s has no '%s'",
                        base->kind == V_file ? base->file->path : value_text(e, base), text);
     else
-        d = elab_error(e, DIAG_unknown_name, name_at, "a %s has no field '%s'", value_kind(base),
-                       text);
+        d = elab_error(e, DIAG_unknown_name, name_at, "%s has no field '%s'", a_kind(base), text);
     suggest_field(e, d, base, name, name_at);
     return v_poison();
 }
@@ -396,6 +395,8 @@ static Value eval_call(Elab *e, const Env *env, const AstExpr *x)
     if (callee->kind == EX_field) {
         Value base = eval(e, env, callee->a);
         bool ok = eval_args(e, env, &x->args, &args);
+        if (!ok && (base.kind == V_instance || base.kind == V_file))
+            value_field(e, env, &base, callee->name, callee->at, callee->op_at); /* reports */
         if (is_poison(&base) || !ok)
             return v_poison();
         if (base.kind == V_tensor || is_number(&base))

@@ -44,8 +44,8 @@ static bool bound_dim(Elab *e, const Env *env, const AstExpr *x, const Value *si
     Dim d, n;
     value_dim(e, size, &n);
     if (!value_dim(e, &v, &d)) {
-        elab_error(e, DIAG_bad_index, x->at, "a slice bound must be an int or a size, not a %s",
-                   value_kind(&v));
+        elab_error(e, DIAG_bad_index, x->at, "a slice bound must be an int or a size, not %s",
+                   a_kind(&v));
         return false;
     }
     *out = v;
@@ -221,8 +221,8 @@ static void one_sub(Elab *e, const Env *env, const AstExpr *item, const Value *v
             bad_index(e, s, item->at,
                       arena_printf(e->a,
                                    "an index must be an int, a slice, none or a tensor of "
-                                   "integers, not a %s",
-                                   value_kind(v)));
+                                   "integers, not %s",
+                                   a_kind(v)));
         s->ok = false;
     }
 }
@@ -460,8 +460,8 @@ static Value index_list(Elab *e, const Env *env, const AstExpr *x, const Value *
     Value i = item->kind == EX_ellipsis ? v_none() : eval(e, env, item);
     if (i.kind != V_int) {
         if (!is_poison(&i))
-            elab_error(e, DIAG_not_static, item->at, "a list is indexed by an int, not a %s",
-                       i.kind == V_size || i.kind == V_late ? "number of the run" : value_kind(&i));
+            elab_error(e, DIAG_not_static, item->at, "a list is indexed by an int, not %s",
+                       i.kind == V_size || i.kind == V_late ? "a number of the run" : a_kind(&i));
         return v_poison();
     }
     if (i.i < -n || i.i >= n) {
@@ -479,7 +479,7 @@ Value eval_index(Elab *e, const Env *env, const AstExpr *x, const Value *base)
     if (base->kind == V_list)
         return index_list(e, env, x, base);
     if (base->kind != V_tensor) {
-        elab_error(e, DIAG_bad_type, x->op_at, "a %s cannot be indexed", value_kind(base));
+        elab_error(e, DIAG_bad_type, x->op_at, "%s cannot be indexed", a_kind(base));
         return v_poison();
     }
     Subs s;
@@ -620,7 +620,7 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
         return v_poison();
     }
     if (!is_number(part) && part->kind != V_tensor && part->kind != V_bool) {
-        elab_error(e, DIAG_bad_type, at, "cannot put a %s into a tensor", value_kind(part));
+        elab_error(e, DIAG_bad_type, at, "cannot put %s into a tensor", a_kind(part));
         return v_poison();
     }
     Subs s;

@@ -170,8 +170,8 @@ static void one_result(Model *m, Graph *g, const AstFn *ast, uint32_t i, const V
     if (v->kind != V_tensor && !is_number(v)) {
         elab_error(e, DIAG_bad_type, r->at,
                    "result '%s' of an exported method must be a tensor, "
-                   "not a %s",
-                   sym(e, name), value_kind(v));
+                   "not %s",
+                   sym(e, name), a_kind(v));
         return;
     }
     Val x = v->kind == V_tensor ? use_val(e, v) : val_as(e, v, e->float_type);

@@ -63,7 +63,7 @@ bool state_assign(Elab *e, State *s, const Value *v, Span at)
     if (is_poison(v))
         return false;
     if (v->kind != V_tensor && !is_number(v) && v->kind != V_bool) {
-        elab_error(e, DIAG_bad_type, at, "a buffer holds a tensor, not a %s", value_kind(v));
+        elab_error(e, DIAG_bad_type, at, "a buffer holds a tensor, not %s", a_kind(v));
         return false;
     }
     Val x = val_as(e, v, s->type.dtype);
@@ -177,8 +177,7 @@ static Sym state_segment(Elab *e, const Env *env, const AstStmt *s, Sym name, bo
     if (v.kind == V_string)
         return sym_new(e, v.s);
     if (!is_poison(&v))
-        elab_error(e, DIAG_bad_type, s->as->at, "a state name is a string, not a %s",
-                   value_kind(&v));
+        elab_error(e, DIAG_bad_type, s->as->at, "a state name is a string, not %s", a_kind(&v));
     return name;
 }
 
@@ -287,7 +286,12 @@ static void declare_lets(const Maker *k, const Env *env, const AstStmt *s)
     bool ok = !s->scan && unpack(e, env, &s->values, n, s->at, &values, at);
     for (uint32_t i = 0; i < n; i++) {
         Value v = ok ? values.at[i] : v_poison();
-        Sym name = s->targets.at[i].name.sym;
+        const AstTarget *t = &s->targets.at[i];
+        Sym name = t->name.sym;
+        if (t->type && (is_poison(&v) || !check_let_type(e, env, t, &v, at[i]))) {
+            poison_sizes(e, env, t->type);
+            v = v_poison();
+        }
         if (sym_eq(name, e->word.underscore))
             continue;
         Member *m = add_member(k, env, name, MEMBER_let, s->targets.at[i].name.at);
@@ -309,8 +313,8 @@ static void declare_sub(const Maker *k, const Env *env, const AstStmt *s, Sym na
     if (!is_poison(&v) && !is_callable(&v) && v.kind != V_list) {
         elab_error(e, DIAG_bad_type, s->at,
                    "a member is a module, a function or a list of them, "
-                   "not a %s: write let",
-                   value_kind(&v));
+                   "not %s: write let",
+                   a_kind(&v));
         return;
     }
     m->value = v;
@@ -403,8 +407,11 @@ static void make_stmt(const Maker *k, const Env *env, const AstStmt *s)
         return;
     case ST_if: {
         bool c;
-        if (!eval_bool(e, env, s->list, &c, "choose a branch"))
+        if (!eval_bool(e, env, s->list, &c, "choose a branch")) {
+            poison_members(e, env, k->inst, &s->body);
+            poison_members(e, env, k->inst, &s->orelse);
             return;
+        }
         if (!c && !s->has_else)
             return;
         Env inner = *env;
@@ -566,15 +573,15 @@ Value instance_to(Elab *e, Instance *inst, const Value *to, Span at)
             elab_unsupported(e, at, "a second device");
         return (Value){.kind = V_instance, .inst = inst};
     }
-    elab_error(e, DIAG_bad_type, at, ".to takes a dtype or a device, not a %s", value_kind(to));
+    elab_error(e, DIAG_bad_type, at, ".to takes a dtype or a device, not %s", a_kind(to));
     return v_poison();
 }
 
 bool builtin_copy(Elab *e, const Call *c, Value *out)
 {
     if (c->arg[0].kind != V_instance) {
-        elab_error(e, DIAG_bad_type, c->arg_at[0], "copy wants a module, not a %s",
-                   value_kind(&c->arg[0]));
+        elab_error(e, DIAG_bad_type, c->arg_at[0], "copy wants a module, not %s",
+                   a_kind(&c->arg[0]));
         return false;
     }
     *out = remake(e, c->arg[0].inst, c->at);
@@ -620,8 +627,8 @@ void states_below(Elab *e, const Value *v, States *out)
 bool builtin_frozen(Elab *e, const Call *c, Value *out)
 {
     if (!holds_instance(&c->arg[0])) {
-        elab_error(e, DIAG_bad_type, c->arg_at[0], "frozen wants a module, not a %s",
-                   value_kind(&c->arg[0]));
+        elab_error(e, DIAG_bad_type, c->arg_at[0], "frozen wants a module, not %s",
+                   a_kind(&c->arg[0]));
         return false;
     }
     States below = {0};
@@ -635,8 +642,8 @@ bool builtin_frozen(Elab *e, const Call *c, Value *out)
 bool builtin_parameters(Elab *e, const Call *c, Value *out)
 {
     if (!holds_instance(&c->arg[0])) {
-        elab_error(e, DIAG_bad_type, c->arg_at[0], "parameters wants a module, not a %s",
-                   value_kind(&c->arg[0]));
+        elab_error(e, DIAG_bad_type, c->arg_at[0], "parameters wants a module, not %s",
+                   a_kind(&c->arg[0]));
         return false;
     }
     States below = {0};

@@ -379,8 +379,8 @@ static bool size_minmax(Elab *e, Op op, const Value *const *in, Value *out)
 static bool bad_operand(Elab *e, Op op, Span at, const Value *v)
 {
     if (!is_poison(v))
-        elab_error(e, DIAG_bad_type, at, "%s wants a number or a tensor, not a %s", op_name(op),
-                   value_kind(v));
+        elab_error(e, DIAG_bad_type, at, "%s wants a number or a tensor, not %s", op_name(op),
+                   a_kind(v));
     return false;
 }
 
@@ -537,8 +537,8 @@ static bool pow_special(Elab *e, Span at, const Value *a, Span a_at, const Value
 static bool operands_error(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b,
                            Span b_at)
 {
-    Diag *d = elab_error(e, DIAG_bad_type, at, "'%s' does not work on a %s and a %s",
-                         ast_op_text(op), value_kind(a), value_kind(b));
+    Diag *d = elab_error(e, DIAG_bad_type, at, "'%s' does not work on %s and %s", ast_op_text(op),
+                         a_kind(a), a_kind(b));
     diag_range(d, a_at);
     diag_range(d, b_at);
     return false;
@@ -630,8 +630,7 @@ bool unary_op(Elab *e, AstOp op, Span at, const Value *a, Value *out)
         return !is_poison(out);
     }
     if (!numeric(a) || (op == AST_neg && a->kind == V_bool)) {
-        elab_error(e, DIAG_bad_type, at, "'%s' does not work on a %s", ast_op_text(op),
-                   value_kind(a));
+        elab_error(e, DIAG_bad_type, at, "'%s' does not work on %s", ast_op_text(op), a_kind(a));
         return false;
     }
     return pointwise(e, op == AST_neg ? OP_neg : OP_not, at, &a, &at, 1, false, out);

@@ -71,31 +71,35 @@ static void poisoned(Elab *e, Values *v, uint32_t n)
 
 /* ---- let ---- */
 
-static void check_let_type(Elab *e, const Env *env, const AstTarget *t, const Value *v, Span at)
+static bool word_let(Elab *e, const AstTarget *t, const Value *v, Span at)
 {
-    if (t->type->kind == TYPE_word) {
-        const char *want = sym(e, t->type->name.sym), *got = value_kind(v);
-        if (strcmp(want, got) != 0 && !(strcmp(want, "float") == 0 && v->kind == V_int))
-            elab_error(e, DIAG_bad_type, at, "'%s' must be %s, not %s", sym(e, t->name.sym), want,
-                       got);
-        return;
-    }
+    const char *want = sym(e, t->type->name.sym), *got = value_kind(v);
+    if (strcmp(want, got) == 0 || (strcmp(want, "float") == 0 && v->kind == V_int))
+        return true;
+    elab_error(e, DIAG_bad_type, at, "'%s' must be %s, not %s", sym(e, t->name.sym), want, got);
+    return false;
+}
+
+bool check_let_type(Elab *e, const Env *env, const AstTarget *t, const Value *v, Span at)
+{
+    if (t->type->kind == TYPE_word)
+        return word_let(e, t, v, at);
     if (t->type->kind != TYPE_tensor)
-        return;
+        return true;
     if (v->kind != V_tensor) {
-        elab_error(e, DIAG_bad_type, at, "'%s' must be a tensor, not a %s", sym(e, t->name.sym),
-                   value_kind(v));
-        return;
+        elab_error(e, DIAG_bad_type, at, "'%s' must be a tensor, not %s", sym(e, t->name.sym),
+                   a_kind(v));
+        return false;
     }
     Sizes sizes = {0};
     Val x = use_val(e, v);
     const char *what = arena_printf(e->a, "'%s'", sym(e, t->name.sym));
     if (!type_bind(e, env, t->type, what, at, x, &sizes, true))
-        return;
+        return false;
     for (uint32_t i = 0; i < sizes.n; i++)
         if (!sym_eq(sizes.at[i].name, e->word.ellipsis))
             scope_declare(e, env, sizes.at[i].name, sizes.at[i].value, sizes.at[i].at);
-    type_check(e, env, t->type, what, at, x, &sizes);
+    return type_check(e, env, t->type, what, at, x, &sizes);
 }
 
 static void run_let(Elab *e, const Env *env, const AstStmt *s)
@@ -112,8 +116,10 @@ static void run_let(Elab *e, const Env *env, const AstStmt *s)
     for (uint32_t i = 0; i < n; i++) {
         const AstTarget *t = &s->targets.at[i];
         Value v = without_grad(e, values.at[i]);
-        if (t->type && !is_poison(&v))
-            check_let_type(e, env, t, &v, at[i]);
+        if (t->type && (is_poison(&v) || !check_let_type(e, env, t, &v, at[i]))) {
+            poison_sizes(e, env, t->type);
+            v = v_poison();
+        }
         hint_name(e, &v, t->name.sym);
         v.state = NULL;
         scope_declare(e, env, t->name.sym, v, t->name.at);
@@ -379,7 +385,7 @@ static void run_condition(Elab *e, const Env *env, const AstStmt *s, const AstEx
     if (v.kind == V_tensor || v.kind == V_late) {
         assert_run_time(e, s, &v, message);
     } else if (v.kind != V_bool) {
-        elab_error(e, DIAG_bad_type, c->at, "an assertion is a bool, not a %s", value_kind(&v));
+        elab_error(e, DIAG_bad_type, c->at, "an assertion is a bool, not %s", a_kind(&v));
     } else if (!v.i) {
         if (message)
             elab_error(e, DIAG_assertion, c->at, "%s", message);
@@ -406,8 +412,11 @@ static void run_assert(Elab *e, const Env *env, const AstStmt *s)
 static Flow run_if(Elab *e, const Env *env, const AstStmt *s, Body *ret)
 {
     bool c;
-    if (!eval_bool(e, env, s->list, &c, "choose a branch"))
+    if (!eval_bool(e, env, s->list, &c, "choose a branch")) {
+        poison_assigned(env, &s->body);
+        poison_assigned(env, &s->orelse);
         return FLOW_next;
+    }
     if (!c && !s->has_else)
         return FLOW_next;
     Env inner = *env;
@@ -416,33 +425,42 @@ static Flow run_if(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     return run_block(e, &inner, c ? &s->body : &s->orelse, ret);
 }
 
+static bool bind_turn(Elab *e, const Env *env, const AstStmt *s, const Value *item)
+{
+    Values parts = {0};
+    if (s->names.n == 1)
+        vec_push(e->a, &parts, *item);
+    else if (!value_items(e, s->list->at, item, &parts))
+        return false;
+    if (parts.n != s->names.n) {
+        elab_error(e, DIAG_unpack, s->list->at, "%u names for %u values", s->names.n, parts.n);
+        return false;
+    }
+    for (uint32_t k = 0; k < parts.n; k++)
+        scope_declare(e, env, s->names.at[k].sym, parts.at[k], s->names.at[k].at);
+    return true;
+}
+
 static Flow run_for(Elab *e, const Env *env, const AstStmt *s, Body *ret)
 {
     Value list = eval(e, env, s->list);
     Values items = {0};
-    if (!value_items(e, s->list->at, &list, &items))
-        return FLOW_next;
-    for (uint32_t i = 0; i < items.n; i++) {
+    bool ok = value_items(e, s->list->at, &list, &items);
+    for (uint32_t i = 0; ok && i < items.n; i++) {
         Env inner = *env;
         inner.scope = scope_push(e, env->scope);
         inner.body = false;
-        Values parts = {0};
-        if (s->names.n == 1)
-            vec_push(e->a, &parts, items.at[i]);
-        else if (!value_items(e, s->list->at, &items.at[i], &parts))
-            return FLOW_next;
-        if (parts.n != s->names.n) {
-            elab_error(e, DIAG_unpack, s->list->at, "%u names for %u values", s->names.n, parts.n);
-            return FLOW_next;
+        const int before = diag_errors(e->diags);
+        if (!bind_turn(e, &inner, s, &items.at[i])) {
+            ok = false;
+            break;
         }
-        for (uint32_t k = 0; k < parts.n; k++)
-            scope_declare(e, &inner, s->names.at[k].sym, parts.at[k], s->names.at[k].at);
-        int before = diag_errors(e->diags);
         if (run_block(e, &inner, &s->body, ret) == FLOW_return)
             return FLOW_return;
-        if (diag_errors(e->diags) > before)
-            return FLOW_next; /* the other turns would say the same */
+        ok = diag_errors(e->diags) == before; /* else the other turns would say the same */
     }
+    if (!ok)
+        poison_assigned(env, &s->body);
     return FLOW_next;
 }
 
@@ -450,7 +468,7 @@ static Flow run_on(Elab *e, const Env *env, const AstStmt *s, Body *ret)
 {
     Value d = eval(e, env, s->list);
     if (d.kind != V_device && !is_poison(&d))
-        elab_error(e, DIAG_bad_type, s->list->at, "'on' wants a device, not a %s", value_kind(&d));
+        elab_error(e, DIAG_bad_type, s->list->at, "'on' wants a device, not %s", a_kind(&d));
     else if (d.kind == V_device && d.i > 0)
         elab_unsupported(e, s->list->at, "a second device");
     return run_block(e, env, &s->body, ret);

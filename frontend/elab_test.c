@@ -178,8 +178,8 @@ bool builtin_gradcheck(Elab *e, const Call *c, Value *out)
         return false;
     }
     if (!is_callable(&c->arg[0])) {
-        elab_error(e, DIAG_bad_type, c->arg_at[0], "gradcheck wants a function, not a %s",
-                   value_kind(&c->arg[0]));
+        elab_error(e, DIAG_bad_type, c->arg_at[0], "gradcheck wants a function, not %s",
+                   a_kind(&c->arg[0]));
         return false;
     }
     Check k = {.e = e, .c = c, .outer = e->b};

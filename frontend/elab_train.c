@@ -52,13 +52,12 @@ static bool select_one(Elab *e, const Value *sel, State *s, Span at, bool *hit)
             return true;
         }
         if (!is_poison(&v))
-            elab_error(e, DIAG_bad_train, at, "a selector gives true or false, not a %s",
-                       value_kind(&v));
+            elab_error(e, DIAG_bad_train, at, "a selector gives true or false, not %s", a_kind(&v));
         return false;
     }
     if (!is_poison(sel))
-        elab_error(e, DIAG_bad_train, at, "a selector is a pattern or a function, not a %s",
-                   value_kind(sel));
+        elab_error(e, DIAG_bad_train, at, "a selector is a pattern or a function, not %s",
+                   a_kind(sel));
     return false;
 }
 
@@ -191,8 +190,8 @@ static void read_train(Model *m, const AstDecl *d)
     Value opt = eval(e, &env, d->value);
     if (opt.kind != V_optimizer) {
         if (!is_poison(&opt))
-            elab_error(e, DIAG_bad_train, d->value->at, "'with' wants an optimizer, not a %s",
-                       value_kind(&opt));
+            elab_error(e, DIAG_bad_train, d->value->at, "'with' wants an optimizer, not %s",
+                       a_kind(&opt));
         return;
     }
     t.optim = opt.optim;

@@ -67,7 +67,7 @@ static void check_place(Elab *e, const Env *env, const AstType *t)
     if (v.kind == V_device && v.i > 0)
         elab_unsupported(e, t->on->at, "a second device");
     else if (v.kind != V_device && !is_poison(&v))
-        elab_error(e, DIAG_bad_type, t->on->at, "'on' wants a device, not a %s", value_kind(&v));
+        elab_error(e, DIAG_bad_type, t->on->at, "'on' wants a device, not %s", a_kind(&v));
 }
 
 /* ---- shapes ---- */
@@ -104,16 +104,16 @@ static bool add_list(Elab *e, const Value *v, const AstExpr *x, Axes *out)
 {
     if (v->kind != V_list) {
         if (!is_poison(v))
-            elab_error(e, DIAG_bad_type, x->at, "'*' in a type wants a list of sizes, not a %s",
-                       value_kind(v));
+            elab_error(e, DIAG_bad_type, x->at, "'*' in a type wants a list of sizes, not %s",
+                       a_kind(v));
         return false;
     }
     for (uint32_t i = 0; i < v->list->n; i++) {
         const Axis a = {.kind = AXIS_known, .x = x, .size = v->list->at[i]};
         Dim d;
         if (!value_dim(e, &a.size, &d)) {
-            elab_error(e, DIAG_bad_type, x->at, "a size must be an int, not a %s",
-                       value_kind(&v->list->at[i]));
+            elab_error(e, DIAG_bad_type, x->at, "a size must be an int, not %s",
+                       a_kind(&v->list->at[i]));
             return false;
         }
         vec_push(e->a, out, a);
@@ -197,8 +197,8 @@ static bool axis_size(Elab *e, const Env *env, const Axis *axis, const Sizes *si
         return false;
     if (value_dim(e, out, &d))
         return true;
-    elab_error(e, DIAG_bad_type, axis->x->at, "a size must be an int, not a %s (%s)",
-               value_kind(out), value_text(e, out));
+    elab_error(e, DIAG_bad_type, axis->x->at, "a size must be an int, not %s (%s)", a_kind(out),
+               value_text(e, out));
     return false;
 }
 
@@ -498,8 +498,8 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Writt
     }
     default:
         elab_error(e, DIAG_bad_type, at,
-                   "an initial value is a number, a tensor or a function of the shape, not a %s",
-                   value_kind(&v));
+                   "an initial value is a number, a tensor or a function of the shape, not %s",
+                   a_kind(&v));
         return false;
     }
 }

@@ -82,8 +82,7 @@ static Value hyper_value(const Update *u, const char *name, const Value *v, Span
         if (r.kind == V_late || r.kind == V_size)
             return v_late(e, build_cast(&e->b, use_val(e, &r), DT_f64));
         if (!is_poison(&r))
-            elab_error(e, DIAG_bad_train, at, "a schedule gives a number, not a %s",
-                       value_kind(&r));
+            elab_error(e, DIAG_bad_train, at, "a schedule gives a number, not %s", a_kind(&r));
         return v_poison();
     }
     if (v->kind != V_list)
@@ -294,8 +293,8 @@ static bool call_step(const Update *u, Fn *step, Moments *moments, const Val *ol
     Value v = call_fn(e, step, &args, at);
     if (v.kind != V_tensor) {
         if (!is_poison(&v))
-            elab_error(e, DIAG_bad_train, step->ast->at, "step gives the new parameter, not a %s",
-                       value_kind(&v));
+            elab_error(e, DIAG_bad_train, step->ast->at, "step gives the new parameter, not %s",
+                       a_kind(&v));
         return false;
     }
     TypeInfo want = *type_at(e, p), got = *value_type(e, &v);

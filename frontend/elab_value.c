@@ -83,21 +83,27 @@ Value v_late(Elab *e, Val v)
     return (Value){.kind = V_late, .val = v, .graph = e->b.g};
 }
 
-const char *value_kind(const Value *v)
+const char *a_kind(const Value *v)
 {
     static const char *const names[] = {
-        [V_poison] = "error",    [V_unset] = "nothing",
-        [V_none] = "none",       [V_int] = "int",
-        [V_float] = "float",     [V_bool] = "bool",
-        [V_string] = "string",   [V_dtype] = "dtype",
-        [V_device] = "device",   [V_list] = "list",
-        [V_fn] = "fn",           [V_module] = "module",
-        [V_instance] = "module", [V_optimizer] = "optimizer",
-        [V_builtin] = "fn",      [V_file] = "import",
-        [V_info] = "parameter",  [V_size] = "int",
-        [V_late] = "float",      [V_tensor] = "tensor",
+        [V_poison] = "an error",   [V_unset] = "nothing",
+        [V_none] = "none",         [V_int] = "an int",
+        [V_float] = "a float",     [V_bool] = "a bool",
+        [V_string] = "a string",   [V_dtype] = "a dtype",
+        [V_device] = "a device",   [V_list] = "a list",
+        [V_fn] = "a fn",           [V_module] = "a module",
+        [V_instance] = "a module", [V_optimizer] = "an optimizer",
+        [V_builtin] = "a fn",      [V_file] = "an import",
+        [V_info] = "a parameter",  [V_size] = "an int",
+        [V_late] = "a float",      [V_tensor] = "a tensor",
     };
     return names[v->kind];
+}
+
+const char *value_kind(const Value *v)
+{
+    const char *text = a_kind(v), *space = strchr(text, ' ');
+    return space ? space + 1 : text;
 }
 
 static void write_float(StrBuf *b, double f)

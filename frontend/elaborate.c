@@ -84,12 +84,14 @@ static void load_import(Elab *e, FileEnv *f, const AstDecl *d)
     Value v = v_poison();
     Span at = d->path_at.file ? d->path_at : d->at;
     if (!n) {
+        e->unimported++;
         diag_report(e->diags, DIAG_file, at, "cannot find '%s'%s", d->path,
                     d->is_path ? "" : " (beside the file, in -I, or in the standard library)");
     } else {
         const SourceFile *s = source_file(e->cx->sources, n);
         FileEnv *other = file_load(e, n, s->is_std, s->path);
         if (other->loading) {
+            e->unimported++;
             Diag *diag = diag_report(e->diags, DIAG_import_cycle, at,
                                      "'%s' imports itself in a circle", d->path);
             for (uint32_t i = 0; i < e->files.n; i++)
@@ -313,8 +315,7 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
     Value root = make_root(e, &env, value);
     if (root.kind != V_instance) {
         if (!is_poison(&root))
-            elab_error(e, DIAG_bad_type, value->at, "a model is a module, not a %s",
-                       value_kind(&root));
+            elab_error(e, DIAG_bad_type, value->at, "a model is a module, not %s", a_kind(&root));
         return;
     }
     e->root = root.inst;
@@ -422,8 +423,8 @@ bool elaborate(Ctx *cx, uint32_t file, const ElabOptions *o, Elaborated *out)
     if (prelude)
         e.prelude = file_load(&e, prelude, true, source_file(cx->sources, prelude)->path);
     FileEnv *f = file_load(&e, file, false, source_file(cx->sources, file)->path);
-    if (diag_errors(cx->diags) > before)
-        return false;
+    if (diag_errors(cx->diags) > before + e.unimported)
+        return false; /* what could not be read would be missed everywhere */
     apply_defines(&e, f);
     for (uint32_t i = 0; i < e.files.n; i++)
         if (!e.files.at[i]->is_std)
