@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,12 +198,13 @@ int main(int argc, char **argv)
     size_t bytes;
     char *image = user_compile(argv[1], sm ? atoi(sm) : 80, &bytes),
          *source = user_read(argv[1], NULL);
-    char ptx[] = "/tmp/vgpu-bugs-XXXXXX";
-    int fd = mkstemp(ptx), bad = 0, n = 0;
-    if (fd < 0 || write(fd, image, bytes) != (ssize_t)bytes || close(fd)) {
-        fprintf(stderr, "bugs: cannot write %s\n", ptx);
+    char ptx[64];
+    int fd = memfd_create("bugs.ptx", 0), bad = 0, n = 0; /* the programs have it too */
+    if (fd < 0 || write(fd, image, bytes) != (ssize_t)bytes) {
+        fprintf(stderr, "bugs: no memory for the PTX\n");
         return 1;
     }
+    snprintf(ptx, sizeof ptx, "/proc/self/fd/%d", fd);
     for (int i = 2; i < argc; i++, n++) {
         const Bug *b = find(argv[i]);
         bad += !b || !check("/proc/self/exe", b, ptx, source);
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
         bad += check_all("/proc/self/exe", bugs_kernel, ptx, source, &n);
         bad += check_all("/proc/self/exe", bugs_host, ptx, source, &n);
     }
-    unlink(ptx);
+    close(fd);
     free(image);
     free(source);
     printf("%d mistakes, %d not found as they should be\n", n, bad);
