@@ -48,14 +48,20 @@ static void check_dim(Verify *v, Dim d)
         return;
     if (!dim_mentions_kind(v->t, d, SYM_AXIS) && !dim_mentions_kind(v->t, d, SYM_LOADED))
         return;
-    const uint64_t may = dim_symbol_bits(v->t, d);
-    for (uint32_t i = 1; i <= dim_nsymbols(v->t); i++) {
-        if (!(may >> (i & 63) & 1))
-            continue;
-        const SymbolInfo *s = dim_symbol(v->t, (Symbol){i});
-        if (s->kind != SYM_SIZE && dim_mentions(v->t, d, (Symbol){i}) && !in_scope(v, (Symbol){i}))
-            bad(v, "%s is used outside its loop", sym_text(v->p->cx->names, s->name));
-    }
+    const Term *terms;
+    const uint32_t n = dim_terms(v->t, d, &terms);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < terms[i].n; k++) {
+            const Atom *atom = &terms[i].factors[k].atom;
+            if (atom->kind != ATOM_SYMBOL) {
+                check_dim(v, atom->a);
+                check_dim(v, atom->b);
+                continue;
+            }
+            const SymbolInfo *s = dim_symbol(v->t, atom->symbol);
+            if (s->kind != SYM_SIZE && !in_scope(v, atom->symbol))
+                bad(v, "%s is used outside its loop", sym_text(v->p->cx->names, s->name));
+        }
 }
 
 static void check_guard(Verify *v, Guard g)

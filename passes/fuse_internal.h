@@ -44,6 +44,7 @@ typedef struct {
     VEC(Read) reads;
     VEC(FuseGemm) gemms;
     uint32_t visit; /* stamp of searches */
+    uint32_t order; /* its place in Fuser.order: behind all that it depends on */
     Val into;       /* COPY, fill: see FuseGroup */
     Dim offset, count;
     double value;
@@ -73,6 +74,7 @@ typedef struct {
     int32_t *owner;    /* node: kernel that computes it, or -1 */
     uint32_t *readers; /* value: kernels that read it */
     VEC(Kern *) ks;
+    uint32_t *order; /* numbers of kernels, each behind what it depends on; UINT32_MAX: nobody */
     uint32_t stamp, *seen; /* node: last walk that was here */
     AxisMap *seen_map;
     bool failed;
@@ -116,6 +118,20 @@ bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot
                  uint32_t result);
 /** Groups of equal structure get equal words (fuse_text.c). */
 void fuse_same(Fusion *out);
+
+/** The value whose storage a piece of a concat is. */
+static inline uint32_t fuse_piece(const Fuser *f, Val v)
+{
+    while (f->kind[v.node] == NODE_CONE && op_is_view(graph_node(f->g, v)->op))
+        v = graph_node(f->g, v)->in[0];
+    return v.node;
+}
+
+/** Puts the kernels into their first order; a and b have become kernel `number`; does `from` depend
+ * on `to` through at least one other kernel? (fuse_order.c) */
+void fuse_order(Fuser *f);
+void fuse_order_merge(Fuser *f, const Kern *a, const Kern *b, uint32_t number);
+bool fuse_reaches(Fuser *f, Kern *from, Kern *to);
 
 /** The kernels that must run before k. */
 uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list);

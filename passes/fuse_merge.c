@@ -352,12 +352,8 @@ static void writers(const Fuser *f, uint32_t node, Numbers *out)
     for (uint32_t i = 0; i < f->fills.n; i++)
         if (f->fills.at[i].concat == node)
             vec_push(f->a, out, f->fills.at[i].kern);
-    for (uint32_t i = 0; i < n->nin; i++) {
-        Val v = n->in[i];
-        while (f->kind[v.node] == NODE_CONE && op_is_view(graph_node(f->g, v)->op))
-            v = graph_node(f->g, v)->in[0];
-        writers(f, v.node, out);
-    }
+    for (uint32_t i = 0; i < n->nin; i++)
+        writers(f, fuse_piece(f, n->in[i]), out);
 }
 
 uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list)
@@ -369,25 +365,6 @@ uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list)
         vec_push(f->a, &out, k->after);
     *list = out.at;
     return out.n;
-}
-
-/* Is `to` reached from `from` by dependences through at least one other kernel? */
-static bool reaches(Fuser *f, Kern *from, Kern *to, uint32_t stamp, bool direct)
-{
-    ArenaMark mark = arena_mark(f->a);
-    int32_t *list;
-    uint32_t n = fuse_deps(f, from, &list);
-    bool found = false;
-    from->visit = stamp;
-    for (uint32_t i = 0; i < n && !found; i++) {
-        Kern *d = f->ks.at[list[i]];
-        if (d == to)
-            found = !direct;
-        else if (d->visit != stamp)
-            found = reaches(f, d, to, stamp, false);
-    }
-    arena_reset(f->a, mark);
-    return found;
 }
 
 /* --- pairing domains -------------------------------------------------------------------------- */
@@ -598,13 +575,7 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
     double least = ta < tb ? ta : tb;
     if (*gain <= 0 || (!vertical && *gain < 0.15 * least))
         return NULL;
-    f->stamp++;
-    if (reaches(f, b, a, f->stamp, true))
-        return NULL;
-    f->stamp++;
-    if (reaches(f, a, b, f->stamp, true))
-        return NULL;
-    return m;
+    return fuse_reaches(f, b, a) || fuse_reaches(f, a, b) ? NULL : m;
 }
 
 static void count_reads(Fuser *f, const Kern *k, int by)
@@ -622,24 +593,67 @@ static void replace(Fuser *f, Kern *a, Kern *b, Kern *m)
     for (uint32_t i = 0; i < m->roots.n; i++)
         f->owner[m->roots.at[i].val.node] = (int32_t)f->ks.n;
     vec_push(f->a, &f->ks, m);
+    fuse_order_merge(f, a, b, f->ks.n - 1);
 }
+
+/* --- candidates ------------------------------------------------------------------------------- */
 
 typedef struct {
     double gain;
     uint32_t a, b;
 } Candidate;
 
-typedef VEC(Candidate) Candidates;
+typedef struct {
+    Fuser *f;
+    VEC(Candidate) heap;   /* the best first */
+    Numbers *readers;      /* by node: kernels that read it, dead ones too */
+    uint32_t *near, stamp; /* kernel: last search for neighbours that met it */
+} Merge;
 
-static void push_candidate(Fuser *f, Candidates *c, uint32_t i, uint32_t j)
+static bool better(const Candidate *x, const Candidate *y)
 {
+    if (x->gain > y->gain || x->gain < y->gain)
+        return x->gain > y->gain;
+    return x->a != y->a ? x->a < y->a : x->b < y->b;
+}
+
+static void heap_push(Merge *w, Candidate x)
+{
+    vec_push(w->f->a, &w->heap, x);
+    Candidate *at = w->heap.at;
+    uint32_t i = w->heap.n - 1;
+    for (; i && better(&x, &at[(i - 1) / 2]); i = (i - 1) / 2)
+        at[i] = at[(i - 1) / 2];
+    at[i] = x;
+}
+
+static Candidate heap_pop(Merge *w)
+{
+    Candidate *at = w->heap.at, top = at[0], x = at[--w->heap.n];
+    uint32_t i = 0, n = w->heap.n;
+    for (uint32_t k = 1; k < n; k = 2 * i + 1) {
+        k += k + 1 < n && better(&at[k + 1], &at[k]);
+        if (!better(&at[k], &x))
+            break;
+        at[i] = at[k];
+        i = k;
+    }
+    at[i] = x;
+    return top;
+}
+
+static void note_reads(Merge *w, uint32_t number)
+{
+    const Kern *k = w->f->ks.at[number];
+    for (uint32_t i = 0; i < k->reads.n; i++)
+        vec_push(w->f->a, &w->readers[k->reads.at[i].v.node], (int32_t)number);
+}
+
+static void push_candidate(Merge *w, uint32_t i, uint32_t j)
+{
+    Fuser *f = w->f;
     Kern *a = f->ks.at[i], *b = f->ks.at[j];
     double gain = 0;
-    if (!mergeable(a) || !mergeable(b) || a == b)
-        return;
-    for (uint32_t x = 0; x < c->n; x++)
-        if ((c->at[x].a == i && c->at[x].b == j) || (c->at[x].a == j && c->at[x].b == i))
-            return;
     bool b_reads_a = false, a_reads_b = false;
     for (uint32_t x = 0; x < a->roots.n; x++)
         b_reads_a |= find_read(b, a->roots.at[x].val.node) != NULL;
@@ -656,71 +670,89 @@ static void push_candidate(Fuser *f, Candidates *c, uint32_t i, uint32_t j)
     bool saves = consider(f, f->ks.at[i], f->ks.at[j], &gain) != NULL;
     arena_reset(f->a, mark);
     if (saves)
-        vec_push(f->a, c, ((Candidate){gain, i, j}));
+        heap_push(w, (Candidate){gain, i, j});
 }
 
-/* Pairs that kernel i can be part of: its neighbours in the graph of reads. */
-static void neighbours(Fuser *f, Candidates *c, uint32_t i)
+/* A pair of kernel i and an earlier one, once. */
+static void push_near(Merge *w, uint32_t i, int32_t j, bool first)
 {
+    if (j < 0 || (uint32_t)j >= i || w->near[j] == w->stamp || !mergeable(w->f->ks.at[j]))
+        return;
+    w->near[j] = w->stamp;
+    if (first)
+        push_candidate(w, (uint32_t)j, i);
+    else
+        push_candidate(w, i, (uint32_t)j);
+}
+
+/* Pairs that kernel i can be part of, with earlier ones: its neighbours in the graph of reads. */
+static void neighbours(Merge *w, uint32_t i, bool first)
+{
+    const Fuser *f = w->f;
     const Kern *k = f->ks.at[i];
     if (!mergeable(k))
         return;
-    for (uint32_t j = 0; j < f->ks.n; j++) {
-        const Kern *o = f->ks.at[j];
-        if (j == i || !mergeable(o))
-            continue;
-        bool near = false;
-        for (uint32_t x = 0; x < o->reads.n && !near; x++)
-            near = find_root((Kern *)k, o->reads.at[x].v.node) || reads(k, o->reads.at[x].v);
-        for (uint32_t x = 0; x < k->reads.n && !near; x++)
-            near = find_root((Kern *)o, k->reads.at[x].v.node) != NULL;
-        if (near)
-            push_candidate(f, c, i, j);
+    w->stamp++;
+    for (uint32_t x = 0; x < k->roots.n; x++) {
+        const Numbers *by = &w->readers[k->roots.at[x].val.node];
+        for (uint32_t r = 0; r < by->n; r++)
+            push_near(w, i, by->at[r], first);
+    }
+    for (uint32_t x = 0; x < k->reads.n; x++) {
+        Val v = k->reads.at[x].v;
+        const Numbers *by = &w->readers[v.node];
+        push_near(w, i, f->owner[v.node], first);
+        for (uint32_t r = 0; r < by->n && val_info(f->p, f->g, v)->rank; r++)
+            push_near(w, i, by->at[r], first);
     }
 }
 
 /* All rank-0 work between two other kernels is one kernel: nothing is saved but launches. */
+static bool merge_scalar_pair(Fuser *f, const Numbers *scalars)
+{
+    for (uint32_t i = 0; i < scalars->n; i++)
+        for (uint32_t j = i + 1; j < scalars->n; j++) {
+            Kern *a = f->ks.at[scalars->at[i]], *b = f->ks.at[scalars->at[j]];
+            if (a->dead || b->dead || fuse_reaches(f, a, b) || fuse_reaches(f, b, a))
+                continue;
+            AxisMap none = no_axes(true);
+            Kern *m = try_pair(f, a, b, &none, &none, 0);
+            if (!m)
+                continue;
+            replace(f, a, b, m);
+            return true;
+        }
+    return false;
+}
+
 static void merge_scalars(Fuser *f)
 {
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t i = 0; i < f->ks.n && !again; i++)
-            for (uint32_t j = i + 1; j < f->ks.n && !again; j++) {
-                Kern *a = f->ks.at[i], *b = f->ks.at[j];
-                if (!mergeable(a) || !mergeable(b) || a->class != CLASS_SCALAR ||
-                    b->class != CLASS_SCALAR)
-                    continue;
-                f->stamp++;
-                if (reaches(f, a, b, f->stamp, true))
-                    continue;
-                f->stamp++;
-                if (reaches(f, b, a, f->stamp, true))
-                    continue;
-                AxisMap none = no_axes(true);
-                Kern *m = try_pair(f, a, b, &none, &none, 0);
-                if (!m)
-                    continue;
-                replace(f, a, b, m);
-                again = true;
-            }
+    Numbers scalars = {0};
+    for (uint32_t i = 0; i < f->ks.n; i++)
+        if (mergeable(f->ks.at[i]) && f->ks.at[i]->class == CLASS_SCALAR)
+            vec_push(f->a, &scalars, (int32_t)i);
+    while (merge_scalar_pair(f, &scalars)) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < scalars.n; i++)
+            if (!f->ks.at[scalars.at[i]]->dead)
+                scalars.at[n++] = scalars.at[i];
+        scalars.n = n;
+        vec_push(f->a, &scalars, (int32_t)f->ks.n - 1);
     }
 }
 
 void fuse_merge(Fuser *f)
 {
-    Candidates c = {0};
-    for (uint32_t i = 0; i < f->ks.n; i++)
-        neighbours(f, &c, i);
-    while (c.n) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; i < c.n; i++)
-            if (c.at[i].gain > c.at[best].gain ||
-                (c.at[i].gain == c.at[best].gain &&
-                 (c.at[i].a < c.at[best].a ||
-                  (c.at[i].a == c.at[best].a && c.at[i].b < c.at[best].b))))
-                best = i;
-        Candidate x = c.at[best];
-        c.at[best] = c.at[--c.n];
+    Merge w = {.f = f};
+    w.readers = arena_alloc(f->a, sizeof *w.readers * f->g->nodes.n);
+    w.near = arena_array(f->a, uint32_t, 2 * f->ks.n + 1); /* each merge makes one of two */
+    fuse_order(f);
+    for (uint32_t i = 0; i < f->ks.n; i++) {
+        neighbours(&w, i, true);
+        note_reads(&w, i);
+    }
+    while (w.heap.n) {
+        Candidate x = heap_pop(&w);
         Kern *a = f->ks.at[x.a], *b = f->ks.at[x.b];
         double gain = 0;
         if (a->dead || b->dead)
@@ -729,11 +761,12 @@ void fuse_merge(Fuser *f)
         if (!m)
             continue;
         if (gain < x.gain - 0.5) { /* a merge elsewhere took some of it */
-            vec_push(f->a, &c, ((Candidate){gain, x.a, x.b}));
+            heap_push(&w, (Candidate){gain, x.a, x.b});
             continue;
         }
         replace(f, a, b, m);
-        neighbours(f, &c, f->ks.n - 1);
+        neighbours(&w, f->ks.n - 1, false);
+        note_reads(&w, f->ks.n - 1);
     }
     merge_scalars(f);
 }

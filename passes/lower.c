@@ -12,23 +12,10 @@
 /* --- buffers
  * ------------------------------------------------------------------------------------------ */
 
-static Sym unique_buffer(const Lower *l, Sym name)
-{
-    const char *base = sym_text(l->p->cx->names, name);
-    for (int i = 2;; i++) {
-        uint32_t j = 1;
-        while (j < l->h->buffers.n && !sym_eq(l->h->buffers.at[j].name, name))
-            j++;
-        if (j >= l->h->buffers.n)
-            return name;
-        name = sym_of(l->p->cx->names, arena_printf(l->p->cx->scratch, "%s_%d", base, i));
-    }
-}
-
 uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape,
                       uint32_t rank)
 {
-    Buffer b = {.name = unique_buffer(l, name),
+    Buffer b = {.name = names_unique(&l->buffer_names, name, "_"),
                 .kind = kind,
                 .dtype = dtype,
                 .rank = rank,
@@ -536,6 +523,7 @@ static void lower_graph(Lower *l, Graph *g)
     h->graph = g;
     h->name = program_name(p, g);
     vec_push(l->a, &h->buffers, ((Buffer){0}));
+    names_clear(&l->buffer_names);
     l->g = g;
     l->h = h;
     l->f = fuse_graph(p, g, !l->o->no_fuse);
@@ -578,6 +566,7 @@ HostModel *lower_program(Program *p, const LowerOptions *o)
     LowerModel lm = {.m = m};
     Lower l = {.p = p, .t = p->cx->dims, .a = a, .o = o, .lm = &lm, .m = m};
     int errors = diag_errors(p->cx->diags);
+    lower_names(&l);
     for (uint32_t i = 0; i < p->graphs.n; i++) {
         Graph *g = p->graphs.at[i];
         if (g->kind != GRAPH_TRAINING && g->kind != GRAPH_BODY && g->kind != GRAPH_DEF &&

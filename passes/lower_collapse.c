@@ -209,12 +209,7 @@ static void map_stmt(const Collapse *c, KStmt *s, const KExpr *map)
 
 static void forget_name(KBuild *b, Symbol axis)
 {
-    Sym name = dim_symbol(b->l->t, axis)->name;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < b->taken.n; i++)
-        if (!sym_eq(b->taken.at[i], name))
-            b->taken.at[n++] = b->taken.at[i];
-    b->taken.n = n;
+    names_release(&b->l->kernel_names, dim_symbol(b->l->t, axis)->name);
 }
 
 Symbol kernel_collapse(KBuild *b, Symbol outer, Symbol inner, KBlock *const *blocks, uint32_t n)

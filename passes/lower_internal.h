@@ -6,6 +6,7 @@
 #include "ir/base/die.h"
 #include "ir/host.h"
 #include "passes/fuse.h"
+#include "passes/lower_names.h"
 
 /* --- where values lie ----------------------------------------------------------------------------
  */
@@ -54,11 +55,13 @@ typedef struct {
     const Graph *g;
     HostProgram *h;
     const Fusion *f;
-    Loc *loc;           /* by number of FuseBuffer; buf 0: not made yet */
-    uint32_t *slot_buf; /* buffer of each state slot, 0: none yet */
-    uint32_t group;     /* being lowered */
-    VEC(LateCopy) late; /* at the end of the program */
-    bool failed;        /* a diagnostic was given */
+    Loc *loc;             /* by number of FuseBuffer; buf 0: not made yet */
+    uint32_t *slot_buf;   /* buffer of each state slot, 0: none yet */
+    uint32_t group;       /* being lowered */
+    VEC(LateCopy) late;   /* at the end of the program */
+    bool failed;          /* a diagnostic was given */
+    NameSet buffer_names; /* of the program */
+    NameSet kernel_names; /* in the kernel that is built */
 } Lower;
 
 /** Where a value that has a FuseBuffer lies; NULL for others. */
@@ -94,7 +97,7 @@ typedef struct {
     ArenaMark mark; /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
-    VEC(Sym) taken;       /* names in the kernel */
+    uint32_t nv;          /* v0 .. are in use up to here */
     uint32_t *acc_of;     /* by node: accumulator + 1 of a reduce */
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;
@@ -106,6 +109,8 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class);
 /** Places LETs, counts traffic, and gives the launch step. Equal kernels are shared. */
 Step *kbuild_end(KBuild *b, Site site, const char *text);
 
+/** Names that no kernel may give to a value. */
+void lower_names(Lower *l);
 Sym kbuild_name(KBuild *b, Sym wanted, const char *otherwise);
 /** A new axis of the kernel, named after its extent or i, j, k... */
 Symbol kbuild_axis(KBuild *b, Dim extent);

@@ -18,16 +18,18 @@ static const char *const reserved[] = {
     "public", "using",    "namespace", "asm",    "typename", "lo",       "hi",       "cell",
     "lane",   "NAN",      "INFINITY",  "NULL",   "p",        "n",        "v"};
 
-static bool is_taken(const KBuild *b, Sym name)
+void lower_names(Lower *l)
 {
-    const char *text = sym_text(b->l->p->cx->names, name);
+    Interner *names = l->p->cx->names;
+    l->buffer_names = names_create(l->a, names);
+    l->kernel_names = names_create(l->a, names);
     for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
-        if (text[0] == reserved[i][0] && strcmp(text, reserved[i]) == 0)
-            return true;
-    for (uint32_t i = 0; i < b->taken.n; i++)
-        if (sym_eq(b->taken.at[i], name))
-            return true;
-    return false;
+        names_reserve(&l->kernel_names, sym_of(names, reserved[i]));
+    for (uint32_t i = 1; i <= dim_nsymbols(l->t); i++) {
+        const SymbolInfo *s = dim_symbol(l->t, (Symbol){i});
+        if (s->kind == SYM_SIZE)
+            names_reserve(&l->kernel_names, s->name);
+    }
 }
 
 /* "layers.0.weight" -> "weight": the last word that is not a number, as a C identifier; of a
@@ -56,14 +58,8 @@ Sym kbuild_name(KBuild *b, Sym wanted, const char *otherwise)
     Arena *a = b->l->p->cx->scratch;
     Interner *names = b->l->p->cx->names;
     const char *base = wanted.id ? identifier(a, sym_text(names, wanted)) : otherwise;
-    Sym name = sym_of(names, base);
-    for (int i = 2; is_taken(b, name); i++)
-        name = sym_of(
-            names,
-            arena_printf(a, isdigit((unsigned char)base[strlen(base) - 1]) ? "%s_%d" : "%s%d", base,
-                         i));
-    vec_push(b->l->a, &b->taken, name);
-    return name;
+    const bool digit = isdigit((unsigned char)base[strlen(base) - 1]);
+    return names_unique(&b->l->kernel_names, sym_of(names, base), digit ? "_" : "");
 }
 
 KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
@@ -73,11 +69,7 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
     b->k = kernel_create(l->p, name, class);
     b->mark = arena_mark(l->p->cx->scratch);
     b->acc_of = arena_array(l->p->cx->scratch, uint32_t, l->g->nodes.n);
-    for (uint32_t i = 1; i <= dim_nsymbols(l->t); i++) {
-        const SymbolInfo *s = dim_symbol(l->t, (Symbol){i});
-        if (s->kind == SYM_SIZE)
-            vec_push(l->a, &b->taken, s->name);
-    }
+    names_clear(&l->kernel_names);
     return b;
 }
 
@@ -93,7 +85,7 @@ Symbol kbuild_axis(KBuild *b, Dim extent)
         if (isalpha((unsigned char)s[0]) && !s[1])
             text[0] = (char)tolower((unsigned char)s[0]);
     }
-    for (size_t i = 0; is_taken(b, sym_of(names, text)) && letters[i]; i++)
+    for (size_t i = 0; names_has(&b->l->kernel_names, sym_of(names, text)) && letters[i]; i++)
         text[0] = letters[i];
     Symbol axis = dim_new_symbol(t, SYM_AXIS, kbuild_name(b, sym_of(names, text), "i"), extent);
     SymbolInfo *s = dim_symbol(t, axis);

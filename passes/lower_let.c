@@ -220,13 +220,12 @@ static Sym unique_name(Lets *w, Sym wanted)
     Interner *names = w->b->l->p->cx->names;
     if (wanted.id)
         return kbuild_name(w->b, wanted, "v");
-    for (int i = 0;; i++) {
-        Sym name = sym_of(names, arena_printf(a, "v%d", i));
-        uint32_t j = 0;
-        while (j < w->b->taken.n && !sym_eq(w->b->taken.at[j], name))
-            j++;
-        if (j == w->b->taken.n) {
-            vec_push(w->b->l->a, &w->b->taken, name);
+    NameSet *taken = &w->b->l->kernel_names;
+    for (uint32_t i = w->b->nv;; i++) {
+        Sym name = sym_of(names, arena_printf(a, "v%u", i));
+        if (!names_has(taken, name)) {
+            names_take(taken, name);
+            w->b->nv = i + 1;
             return name;
         }
     }
