@@ -1,10 +1,12 @@
 /* data.c: named arrays over the runtime's files. SPDX-License-Identifier: MIT */
 #include "frontend/data.h"
 
+#include "frontend/message.h"
 #include "ir/base/strbuf.h"
 #include "runtime/files.h"
 #include "runtime/rt.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,9 +122,12 @@ DLTensor arrays_make(Arrays *s, int dtype, int rank, const int64_t *shape)
     t.shape = arena_array(s->a, int64_t, rank + 1);
     for (int i = 0; i < rank; i++)
         t.shape[i] = shape[i];
+    int64_t bytes = (int64_t)tn__dtype_size(dtype);
+    for (int i = 0; i < rank; i++)
+        if (__builtin_mul_overflow(bytes, shape[i], &bytes))
+            return t;
     Owned *o = own(s);
-    const size_t bytes = tensor_bytes(&t);
-    t.data = o->memory = calloc(bytes ? bytes : 1, 1);
+    t.data = o->memory = calloc(bytes ? (size_t)bytes : 1, 1);
     return t;
 }
 
@@ -236,11 +241,30 @@ void tensor_set(DLTensor *t, int64_t i, double v)
     tn__dtype_store(dtype, v, (char *)t->data + t->byte_offset + (size_t)i * tn__dtype_size(dtype));
 }
 
+const char *number_text(char text[NUMBER_TEXT], double v, int digits, bool general)
+{
+    if (isnan(v))
+        return "nan"; /* printf shows the sign, which says nothing */
+    snprintf(text, NUMBER_TEXT, general ? "%.*g" : "%.*f", digits, v);
+    return text;
+}
+
 enum { SHOWN = 8 };
+
+static void show_long(const DLTensor *t, int64_t i)
+{
+    uint64_t bits;
+    memcpy(&bits, (const char *)t->data + t->byte_offset + (size_t)i * 8, 8);
+    if (data_dtype(t) == TN_U64)
+        printf(" %llu", (unsigned long long)bits);
+    else
+        printf(" %lld", (long long)bits);
+}
 
 void tensor_show(void *unused, const char *name, const DLTensor *t)
 {
     (void)unused;
+    char text[NUMBER_TEXT];
     const int64_t n = tensor_numel(t);
     const int dtype = data_dtype(t);
     const bool is_float = dtype >= TN_F64 && dtype <= TN_F16;
@@ -254,9 +278,67 @@ void tensor_show(void *unused, const char *name, const DLTensor *t)
             i = n - SHOWN;
         }
         if (is_float)
-            printf(" %.6g", tensor_get(t, i));
+            printf(" %s", number_text(text, tensor_get(t, i), 6, true));
+        else if (dtype == TN_I64 || dtype == TN_U64) /* a double would round large ones */
+            show_long(t, i);
         else
             printf(" %lld", (long long)tensor_get(t, i));
     }
     putchar('\n');
+}
+
+/* "'y'[40] is 10" of the first element that holds a number; NULL if none does. */
+static const char *holder_text(Arena *a, const Array *x, int number)
+{
+    const DLTensor *t = &x->tensor;
+    const int dtype = data_dtype(t);
+    const int64_t n = dtype >= TN_I64 && dtype <= TN_U8 ? tensor_numel(t) : 0;
+    int64_t e = 0;
+    while (e < n && tensor_get(t, e) != (double)number)
+        e++;
+    if (e == n)
+        return NULL;
+    StrBuf s = {.a = a};
+    sb_printf(&s, "'%s'%s", x->name, t->ndim ? "[" : "");
+    for (int64_t k = 0, rest = e, inner = n; k < t->ndim; k++) {
+        inner /= t->shape[k];
+        sb_printf(&s, "%s%lld", k ? ", " : "", (long long)(rest / inner));
+        rest %= inner;
+    }
+    sb_printf(&s, "%s is %d", t->ndim ? "]" : "", number);
+    return sb_text(&s);
+}
+
+/* Where the index that a kernel refused comes from, if one argument alone holds it. */
+static const char *index_holder(Arena *a, const char *message, const CallSite *site)
+{
+    const char *at = strstr(message, "index "), *found = NULL;
+    int index, size;
+    if (!at || sscanf(at, "index %d is out of range: the axis has %d", &index, &size) != 2)
+        return NULL;
+    for (int i = 0; i < site->nargs; i++) {
+        const char *holder = holder_text(a, &site->args[i], index);
+        if (holder && found)
+            return NULL;
+        found = holder ? holder : found;
+    }
+    return found;
+}
+
+int runtime_error(Arena *a, int status, const CallSite *site)
+{
+    const char *text = tn_last_error();
+    const char *holder = status == TN_INDEX ? index_holder(a, text, site) : NULL;
+    for (int i = 0; i < site->nfiles; i++) {
+        /* compiled models keep a file's last name only: they are the same in every folder */
+        const char *slash = strrchr(site->files[i], '/'),
+                   *base = slash ? slash + 1 : site->files[i];
+        const size_t n = strlen(base);
+        if (strncmp(text, base, n) || text[n] != ':')
+            continue;
+        text = arena_printf(a, "%s%s", site->files[i], text + n);
+        break;
+    }
+    const bool lacks = status == TN_MEMORY || status == TN_UNSUPPORTED;
+    return message_error(lacks ? 3 : 1, "%s%s%s", text, holder ? "; " : "", holder ? holder : "");
 }

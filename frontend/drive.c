@@ -1,6 +1,9 @@
 /* drive.c: from options to stages. SPDX-License-Identifier: MIT */
 #include "frontend/drive.h"
 
+#include "codegen/output.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +42,42 @@ static int check_overwrite(const Options *o)
     return STATUS_DONE;
 }
 
+static bool is_name(const char *s)
+{
+    const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    return n && !s[n] && (*s < '0' || *s > '9');
+}
+
+/* -m NAME and -run FILE NAME.METHOD mean a model of the file; -m 'EXPR' makes another. */
+static void choose_model(Drive *d)
+{
+    const char *m = d->o->instantiate, *dot = d->o->method ? strchr(d->o->method, '.') : NULL;
+    d->method = dot ? dot + 1 : d->o->method;
+    if (dot)
+        d->c->elab.only_model = arena_strndup(d->a, d->o->method, (size_t)(dot - d->o->method));
+    if (m && is_name(m))
+        d->c->elab.only_model = m;
+    else
+        d->c->elab.instantiate = m;
+}
+
+/* Nothing but files can be replaced: not a device, a pipe, or a folder. */
+static int check_outputs(const Options *o)
+{
+    struct stat st;
+    const bool code =
+        o->mode == MODE_executable || o->mode == MODE_compile || o->mode == MODE_shared;
+    const char *out[] = {code ? o->output : NULL, o->save, o->mode == MODE_run ? o->output : NULL};
+    for (int i = 0; i < 3; i++) {
+        const size_t n = out[i] ? strlen(out[i]) : 0;
+        if (n && out[i][n - 1] != '/' && !stat(out[i], &st) && !S_ISREG(st.st_mode))
+            return message_error(STATUS_USAGE, "%s is %s, not a file%s", out[i],
+                                 S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe",
+                                 code && S_ISDIR(st.st_mode) ? ": write a / behind it" : "");
+    }
+    return STATUS_DONE;
+}
+
 static void set_options(Drive *d)
 {
     const Options *o = d->o;
@@ -49,7 +88,7 @@ static void set_options(Drive *d)
     c->elab.include_dirs = o->include_dirs.at;
     c->elab.ninclude_dirs = (int)o->include_dirs.n;
     c->elab.default_float = o->dtype;
-    c->elab.instantiate = o->instantiate;
+    choose_model(d);
     c->elab.inference_gradients = o->mode == MODE_run && o->grad && !o->training;
     c->elab.tests = o->mode == MODE_test || o->mode == MODE_check;
     c->pass.level = c->lower.level = o->level;
@@ -93,12 +132,58 @@ int drive_front(Drive *d)
     return drive_messages(d);
 }
 
+/* Whether a mode has something to do with a model: -train its `train`, -run the method. */
+static bool is_meant(const Drive *d, const Program *p)
+{
+    if (d->o->mode == MODE_train)
+        return p->trains.n > 0;
+    if (d->o->mode != MODE_run || !d->method)
+        return true;
+    for (uint32_t i = 0; i < p->graphs.n; i++)
+        if (p->graphs.at[i]->kind == GRAPH_METHOD &&
+            !strcmp(sym_text(d->c->cx->names, p->graphs.at[i]->name), d->method))
+            return true;
+    return false;
+}
+
 Program *drive_model(Drive *d)
 {
-    if (d->c->models.models.n)
+    Program *one = NULL;
+    StrBuf names = {.a = d->a};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->c->models.models.n; i++) {
+        Program *p = d->c->models.models.at[i];
+        if (!is_meant(d, p))
+            continue;
+        sb_printf(&names, "%s%s", n++ ? ", " : "", sym_text(d->c->cx->names, p->name));
+        one = p;
+    }
+    if (n == 1)
+        return one;
+    if (!d->c->models.models.n)
+        message_error(STATUS_INPUT, "%s has no `model`; make one with -m 'MODULE(...)'",
+                      d->o->file);
+    else if (n)
+        message_error(STATUS_INPUT, "%s has %u models to choose from (%s): choose one with -m NAME",
+                      d->o->file, n, sb_text(&names));
+    else /* its message says what is missing */
         return d->c->models.models.at[0];
-    message_error(STATUS_INPUT, "%s has no `model`; make one with -m 'MODULE(...)'", d->o->file);
     return NULL;
+}
+
+int drive_write(Drive *d, const char *path, const StrBuf *text)
+{
+    struct stat st;
+    if (stat(path, &st) || S_ISREG(st.st_mode)) {
+        const char *bad = codegen_write_file(d->a, path, sb_text(text), text->n);
+        return bad ? message_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
+    }
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(sb_text(text), 1, text->n, f) == text->n;
+    if (f)
+        ok = !fclose(f) && ok;
+    return ok ? STATUS_DONE
+              : message_error(STATUS_INPUT, "cannot write %s: %s", path, strerror(errno));
 }
 
 static int check(Drive *d)
@@ -114,6 +199,8 @@ int drive(Drive *d)
     int status = unsupported(d->o);
     if (!status)
         status = check_overwrite(d->o);
+    if (!status)
+        status = check_outputs(d->o);
     if (status)
         return status;
     set_options(d);

@@ -13,6 +13,7 @@ typedef struct {
     const Options *o;
     Compile *c;
     Arena *a;
+    const char *method; /* of -run, without the model's name; or NULL */
 } Drive;
 
 /** Runs the mode that the options name. The exit status. */
@@ -32,8 +33,9 @@ int drive_test(Drive *d);
 int drive_messages(Drive *d);
 /** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
 int drive_front(Drive *d);
-/** The program of the model that -run and -train take: the first of the file. NULL after a message.
- */
+/** The program of the one model that -run, -train and executables take. NULL after a message. */
 Program *drive_model(Drive *d);
+/** Writes a text where -o or -MF says: a file whole or not at all, or a pipe or terminal. */
+int drive_write(Drive *d, const char *path, const StrBuf *text);
 
 #endif

@@ -8,9 +8,30 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* --- what the machine must have
+ * --------------------------------------------------------------------- */
+
+/* Compilers need a folder for temporary files: NULL, or why it is none. */
+static const char *bad_temporary_folder(Arena *a)
+{
+    const char *given = getenv("TMPDIR"), *dir = given && *given ? given : "/tmp";
+    struct stat st;
+    const char *why = NULL;
+    if (stat(dir, &st) || access(dir, W_OK | X_OK))
+        why = strerror(errno);
+    else if (!S_ISDIR(st.st_mode))
+        why = "not a folder";
+    return why ? arena_printf(a,
+                              "cannot write temporary files into %s%s: %s; set TMPDIR to a folder "
+                              "that can be written",
+                              given && *given ? "TMPDIR=" : "", dir, why)
+               : NULL;
+}
 
 /* --- dependencies for make
  * ------------------------------------------------------------------------ */
@@ -30,6 +51,32 @@ static const char *without_extension(Arena *a, const char *path)
 {
     const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
     return dot && (!slash || dot > slash) ? arena_strndup(a, path, (size_t)(dot - path)) : path;
+}
+
+static const char *folder_of(Arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return !slash ? "." : slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
+}
+
+static int check_folder(Drive *d, const char *path)
+{
+    const char *folder = folder_of(d->a, path);
+    return access(folder, W_OK)
+               ? message_error(STATUS_INPUT, "cannot write into %s: %s", folder, strerror(errno))
+               : STATUS_DONE;
+}
+
+/* What can be known before the compilers run. */
+static int check_depend(Drive *d)
+{
+    struct stat st;
+    const char *path = d->o->depend ? d->o->depend_file : NULL;
+    if (!path)
+        return STATUS_DONE;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+        return message_error(STATUS_USAGE, "-MF %s: it is a folder", path);
+    return stat(path, &st) ? check_folder(d, path) : STATUS_DONE;
 }
 
 static int write_depend(Drive *d, const OutputResult *r)
@@ -54,8 +101,7 @@ static int write_depend(Drive *d, const OutputResult *r)
     const char *path = d->o->depend_file;
     if (!path)
         path = arena_printf(d->a, "%s.d", without_extension(d->a, r->files.at[0]));
-    const char *bad = codegen_write_file(d->a, path, sb_text(&out), out.n);
-    return bad ? message_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
+    return drive_write(d, path, &out);
 }
 
 /* --- files
@@ -76,13 +122,7 @@ static int output_path(Drive *d, const Program *p, const char *before, const cha
         *path =
             arena_printf(d->a, "%s%s%s%s", out, before, sym_text(d->c->cx->names, p->name), after);
     }
-    const char *slash = *path ? strrchr(*path, '/') : NULL;
-    const char *folder = !slash           ? "."
-                         : slash == *path ? "/"
-                                          : arena_strndup(d->a, *path, (size_t)(slash - *path));
-    if (access(folder, W_OK))
-        return message_error(STATUS_INPUT, "cannot write into %s: %s", folder, strerror(errno));
-    return STATUS_DONE;
+    return check_folder(d, *path ? *path : ".");
 }
 
 static int write_model(Drive *d, Program *p, OutputResult *all)
@@ -113,18 +153,13 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
     out.ninclude_dirs = place_include_dirs(d->a, include, 2);
     const OutputResult r = codegen_write(d->a, &out);
     compile_time(d->c, "print and write", from);
-    if (r.status)
-        return message_error(r.status, "%s", r.message);
-    for (uint32_t i = 0; i < r.files.n; i++) {
+    for (uint32_t i = 0; i < r.files.n; i++)
         vec_push(d->a, &all->files, r.files.at[i]);
-        if (o->verbose)
-            fprintf(stderr, "wrote %s\n", r.files.at[i]);
-    }
-    return STATUS_DONE;
+    return r.status ? message_error(r.status, "%s", r.message) : STATUS_DONE;
 }
 
 /* An executable: the object, a main of three lines, and the driver's library. */
-static int link_executable(Drive *d, Program *p)
+static int link_executable(Drive *d, Program *p, OutputResult *all)
 {
     const char *name = sym_text(d->c->cx->names, p->name);
     const char *exe;
@@ -176,31 +211,54 @@ static int link_executable(Drive *d, Program *p)
         status = message_error(STATUS_INPUT, "cannot write %s", exe);
     if (status)
         unlink(made);
+    else
+        vec_push(d->a, &all->files, exe);
+    return status;
+}
+
+/* The files of each model, or the executable of the one. */
+static int write_models(Drive *d, OutputResult *all)
+{
+    const Elaborated *made = &d->c->models;
+    if (d->o->mode == MODE_executable) {
+        Program *p = drive_model(d);
+        return p ? link_executable(d, p, all) : STATUS_INPUT;
+    }
+    int status = STATUS_DONE;
+    for (uint32_t i = 0; i < made->models.n && !status; i++)
+        status = write_model(d, made->models.at[i], all);
     return status;
 }
 
 int drive_code(Drive *d)
 {
     int status = drive_front(d);
+    if (!status)
+        status = check_depend(d);
     if (status)
         return status;
+    const char *no_folder = d->o->mode == MODE_source ? NULL : bad_temporary_folder(d->a);
+    if (no_folder)
+        return message_error(STATUS_MACHINE, "%s", no_folder);
     const uint32_t n = d->c->models.models.n;
     if (!n) {
         drive_model(d);
         return STATUS_INPUT;
     }
-    if (d->o->mode == MODE_executable)
-        return link_executable(d, d->c->models.models.at[0]);
     const char *out = d->o->output;
-    if (n > 1 && out && *out && out[strlen(out) - 1] != '/' && d->o->mode != MODE_source)
+    if (n > 1 && out && *out && out[strlen(out) - 1] != '/' && d->o->mode != MODE_source &&
+        d->o->mode != MODE_executable)
         return message_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
                              d->o->file, n);
     OutputResult all = {0};
-    for (uint32_t i = 0; i < n && !status; i++)
-        status = write_model(d, d->c->models.models.at[i], &all);
+    status = write_models(d, &all);
     const int messages = drive_messages(d);
-    if (!status)
-        status = messages ? messages : write_depend(d, &all);
+    status = status ? status : messages ? messages : write_depend(d, &all);
+    for (uint32_t i = 0; i < all.files.n; i++)
+        if (status)
+            unlink(all.files.at[i]); /* all of it or nothing */
+        else if (d->o->verbose)
+            fprintf(stderr, "wrote %s\n", all.files.at[i]);
     return status;
 }
 
@@ -223,8 +281,11 @@ static int load(Drive *d, const tn_model_desc **desc)
     const double from = compile_now();
     const LoadedModel m = codegen_load(d->a, cpu, d->o->level);
     compile_time(d->c, m.cached ? "load from the cache" : "C compiler and load", from);
-    if (m.status)
-        return message_error(m.status, "%s", m.message);
+    if (m.status) {
+        const char *no_folder = bad_temporary_folder(d->a);
+        return message_error(no_folder ? STATUS_MACHINE : m.status, "%s",
+                             no_folder ? no_folder : m.message);
+    }
     *desc = m.desc;
     return STATUS_DONE;
 }
@@ -237,7 +298,7 @@ int drive_run(Drive *d)
         return status;
     const Options *o = d->o;
     const RunOptions run = {
-        .method = o->method,
+        .method = d->method,
         .operands = o->operands.at,
         .noperands = (int)o->operands.n,
         .grad = o->grad,
@@ -247,6 +308,8 @@ int drive_run(Drive *d)
         .load = o->load,
         .out = o->output,
         .seed = o->seed,
+        .files = d->c->models.files.at,
+        .nfiles = (int)d->c->models.files.n,
         .threads = o->threads,
         .repeat = o->bench && !o->grad ? 50 : 0,
     };
@@ -266,6 +329,9 @@ int drive_train(Drive *d)
         .lr = o->lr,
         .val = o->val,
         .seed = o->seed,
+        .seed_given = o->seed_given,
+        .files = d->c->models.files.at,
+        .nfiles = (int)d->c->models.files.n,
         .load = o->load,
         .save = o->save,
         .resume = o->resume,

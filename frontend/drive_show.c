@@ -2,24 +2,16 @@
 #include "frontend/drive.h"
 #include "frontend/report.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static int put(Drive *d, const StrBuf *text)
 {
-    if (!d->o->output) {
-        fputs(sb_text(text), stdout);
-        return STATUS_DONE;
-    }
-    FILE *f = fopen(d->o->output, "wb");
-    if (!f)
-        return message_error(STATUS_INPUT, "cannot write %s", d->o->output);
-    const bool ok = fwrite(sb_text(text), 1, text->n, f) == text->n;
-    if (fclose(f) || !ok) {
-        remove(d->o->output);
-        return message_error(STATUS_INPUT, "cannot write %s", d->o->output);
-    }
+    if (d->o->output)
+        return drive_write(d, d->o->output, text);
+    fputs(sb_text(text), stdout);
     return STATUS_DONE;
 }
 
@@ -182,30 +174,74 @@ int drive_show(Drive *d)
     return put(d, &out);
 }
 
-int drive_report(Drive *d)
+static int report_operands(Drive *d, ReportSize *sizes)
 {
-    int status = drive_front(d);
-    if (status)
-        return status;
-    ReportSize *sizes = arena_array(d->a, ReportSize, d->o->operands.n + 1);
-    for (uint32_t i = 0; i < d->o->operands.n; i++) {
+    const int n = (int)d->o->operands.n;
+    for (int i = 0; i < n; i++) {
         const char *text = d->o->operands.at[i], *eq = strchr(text, '=');
         char *end = NULL;
-        const long long v = eq ? strtoll(eq + 1, &end, 10) : -1;
-        if (!eq || !*(eq + 1) || *end || v < 0)
+        errno = 0;
+        const long long v = strtoll(eq + 1, &end, 10);
+        if (!eq[1] || *end || v < 0 || errno)
             return message_error(STATUS_USAGE, "'%s': expected SIZE=NUMBER", text);
         sizes[i] = (ReportSize){arena_strndup(d->a, text, (size_t)(eq - text)), v};
+        for (int k = 0; k < i; k++)
+            if (!strcmp(sizes[k].name, sizes[i].name))
+                return message_error(STATUS_USAGE, "the size %s is given twice", sizes[i].name);
     }
-    StrBuf out = {.a = d->a};
+    return STATUS_DONE;
+}
+
+/* Each size that is given must be one of some model. */
+static int check_sizes(Drive *d, HostModel *const *models, const ReportSize *sizes)
+{
+    enum { MOST = 256 };
+    const char *names[MOST];
+    int n = 0;
+    for (uint32_t i = 0; i < d->c->models.models.n; i++)
+        n += report_sizes(models[i], names + n, MOST - n);
+    for (uint32_t k = 0; k < d->o->operands.n; k++) {
+        bool known = n == MOST;
+        StrBuf all = {.a = d->a};
+        for (int i = 0; i < n; i++) {
+            known = known || !strcmp(names[i], sizes[k].name);
+            sb_printf(&all, "%s%s", i ? ", " : "", names[i]);
+        }
+        const char *near = known ? NULL : diag_nearest(sizes[k].name, names, n);
+        if (!known)
+            return message_error(STATUS_USAGE, "%s has no size '%s'%s%s%s (it has: %s)", d->o->file,
+                                 sizes[k].name, near ? "; did you mean '" : "", near ? near : "",
+                                 near ? "'?" : "", n ? sb_text(&all) : "none");
+    }
+    return STATUS_DONE;
+}
+
+int drive_report(Drive *d)
+{
+    ReportSize *sizes = arena_array(d->a, ReportSize, d->o->operands.n + 1);
+    int status = report_operands(d, sizes);
+    if (!status)
+        status = drive_front(d);
+    if (status)
+        return status;
+    const uint32_t n = d->c->models.models.n;
+    if (!n)
+        return drive_model(d) ? STATUS_DONE : STATUS_INPUT;
     const bool cuda = d->o->target_given && d->o->cuda && !d->o->cpu;
-    for (uint32_t i = 0; i < d->c->models.models.n; i++) {
-        HostModel *m = compile_lower(d->c, d->c->models.models.at[i], cuda);
-        if (!m)
+    HostModel **models = arena_array(d->a, HostModel *, n);
+    for (uint32_t i = 0; i < n; i++) {
+        models[i] = compile_lower(d->c, d->c->models.models.at[i], cuda);
+        if (!models[i])
             return drive_messages(d);
-        if (d->o->report == REPORT_json)
-            report_json(m, cuda, sizes, (int)d->o->operands.n, &out);
-        else
-            report_text(m, cuda, sizes, (int)d->o->operands.n, &out);
     }
+    status = check_sizes(d, models, sizes);
+    if (status)
+        return status;
+    StrBuf out = {.a = d->a};
+    for (uint32_t i = 0; i < n; i++)
+        if (d->o->report == REPORT_json)
+            report_json(models[i], cuda, sizes, (int)d->o->operands.n, &out);
+        else
+            report_text(models[i], cuda, sizes, (int)d->o->operands.n, &out);
     return put(d, &out);
 }

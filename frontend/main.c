@@ -41,7 +41,7 @@ static int run(Arena *a, int argc, char **argv)
     if (o.mode == MODE_explain)
         return explain(o.explain);
     Compile *c = compile_create(o.file);
-    Drive d = {&o, c, a};
+    Drive d = {.o = &o, .c = c, .a = a};
     const int status = drive(&d);
     compile_destroy(c);
     return status;

@@ -28,6 +28,28 @@ static At at_sizes(const HostModel *m, const ReportSize *sizes, int nsizes)
     return at;
 }
 
+/* Several methods may have sizes of one name: they are reported as one. */
+static bool is_repeated(const HostModel *m, uint32_t symbol)
+{
+    DimTable *t = m->p->cx->dims;
+    const SymbolInfo *s = dim_symbol(t, (Symbol){symbol});
+    for (uint32_t i = 1; i < symbol; i++)
+        if (dim_symbol(t, (Symbol){i})->kind == SYM_SIZE &&
+            sym_eq(dim_symbol(t, (Symbol){i})->name, s->name))
+            return true;
+    return false;
+}
+
+int report_sizes(const HostModel *m, const char **names, int max)
+{
+    DimTable *t = m->p->cx->dims;
+    int n = 0;
+    for (uint32_t i = 1; i <= dim_nsymbols(t) && n < max; i++)
+        if (dim_symbol(t, (Symbol){i})->kind == SYM_SIZE && !is_repeated(m, i))
+            names[n++] = sym_text(m->p->cx->names, dim_symbol(t, (Symbol){i})->name);
+    return n;
+}
+
 static int64_t value(const At *at, Dim d)
 {
     int64_t v = 0;
@@ -170,7 +192,7 @@ static void sizes_text(const HostModel *m, const At *at, StrBuf *out)
     DimTable *t = m->p->cx->dims;
     for (uint32_t i = 1; i <= dim_nsymbols(t); i++) {
         const SymbolInfo *s = dim_symbol(t, (Symbol){i});
-        if (s->kind == SYM_SIZE)
+        if (s->kind == SYM_SIZE && !is_repeated(m, i))
             sb_printf(out, " %s=%lld", sym_text(m->p->cx->names, s->name),
                       (long long)at->values[i]);
     }
@@ -257,7 +279,7 @@ void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsi
     bool first = true;
     for (uint32_t i = 1; i <= dim_nsymbols(t); i++) {
         const SymbolInfo *s = dim_symbol(t, (Symbol){i});
-        if (s->kind != SYM_SIZE)
+        if (s->kind != SYM_SIZE || is_repeated(m, i))
             continue;
         sb_puts(out, first ? "" : ", ");
         json_string(sym_text(m->p->cx->names, s->name), out);

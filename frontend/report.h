@@ -10,6 +10,9 @@ typedef struct {
     int64_t value;
 } ReportSize;
 
+/** Names of the sizes that a model has, each once, into `names`. How many: at most `max`. */
+int report_sizes(const HostModel *m, const char **names, int max);
+
 void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
 void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
 

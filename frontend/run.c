@@ -25,6 +25,23 @@ typedef struct {
 
 #define fail(...) message_error(1, __VA_ARGS__)
 
+/* The last failure of the runtime. */
+static int failed(const Run *r, tn_status s)
+{
+    const CallSite site = {.files = r->o->files, .nfiles = r->o->nfiles};
+    return runtime_error(r->a, (int)s, &site);
+}
+
+static int failed_call(const Run *r, tn_status s, const tn_program *p, const DLTensor **args)
+{
+    Array *given = arena_array(r->a, Array, p->nargs + 1);
+    CallSite site = {.files = r->o->files, .nfiles = r->o->nfiles, .args = given};
+    for (int i = 0; i < p->nargs; i++)
+        if (!p->args[i].is_result && args[i])
+            given[site.nargs++] = (Array){p->args[i].name, *args[i]};
+    return runtime_error(r->a, (int)s, &site);
+}
+
 /* --- choosing a program --------------------------------------------------------------------------
  */
 
@@ -103,7 +120,7 @@ static int make_arguments(Run *r, const tn_program *p, const char *const *given,
     for (int i = 0; i < p->nargs && !bad; i++)
         if (!p->args[i].is_result)
             bad = sizes_argument(&sizes, r->in, i, r->o->seed, &args[i]);
-    return bad ? fail("%s", bad) : 0;
+    return bad ? message_error(sizes.no_memory ? 3 : 1, "%s", bad) : 0;
 }
 
 /* --- results
@@ -146,9 +163,8 @@ static int call(Run *r, int program, const DLTensor **args, DLTensor *results, t
                 results[i] = *args[k];
         args[i] = &results[i];
     }
-    if (tn_call(r->m, NULL, program, args, p->nargs, tape))
-        return fail("%s", tn_last_error());
-    return 0;
+    const tn_status s = tn_call(r->m, NULL, program, args, p->nargs, tape);
+    return s ? failed_call(r, s, p, args) : 0;
 }
 
 static void list_results(Run *r, int program, DLTensor *results, const char *const *only)
@@ -167,8 +183,9 @@ static int repeat(Run *r, int program, const DLTensor **args)
         DLTensor results[TN_MAX_ARGS] = {{0}};
         tn_tape *tape = NULL;
         const double from = now_ms();
-        if (call(r, program, args, results, &tape))
-            return 1;
+        const int status = call(r, program, args, results, &tape);
+        if (status)
+            return status;
         ms[i] = now_ms() - from;
         tn_tape_release(tape);
         for (int k = 0; k < p->nargs; k++)
@@ -210,7 +227,7 @@ static int make_cotangents(Run *r, int forward, int backward, const DLTensor *re
             return fail("internal: no result for the cotangent %s", name);
         DLTensor t = arrays_make(r->in, data_dtype(of), of->ndim, of->shape);
         if (!t.data)
-            return fail("out of memory");
+            return message_error(3, "out of memory for '%s'", name);
         bool given = false;
         for (int k = 0; k < r->o->ncotangents; k++) {
             const char *text = r->o->cotangents[k], *eq = strchr(text, '=');
@@ -261,20 +278,27 @@ static int with_gradients(Run *r, const char *method)
     const DLTensor *args[TN_MAX_ARGS] = {0}, *back[TN_MAX_ARGS] = {0};
     DLTensor *results = arena_array(r->a, DLTensor, f->nargs + 1);
     DLTensor *grads = arena_array(r->a, DLTensor, b->nargs + 1);
-    if (check_cotangents(r, b) || make_arguments(r, f, r->o->operands, r->o->noperands, args))
-        return 1;
-    if (tn_model_zero_grad(r->m))
-        return fail("%s", tn_last_error());
+    int status = check_cotangents(r, b);
+    if (!status)
+        status = make_arguments(r, f, r->o->operands, r->o->noperands, args);
+    if (status)
+        return status;
+    const tn_status s = tn_model_zero_grad(r->m);
+    if (s)
+        return failed(r, s);
     tn_tape *tape = NULL;
-    if (call(r, forward, args, results, &tape))
-        return 1;
+    status = call(r, forward, args, results, &tape);
+    if (status)
+        return status;
     list_results(r, forward, results, NULL);
-    if (make_cotangents(r, forward, backward, results, back)) {
+    status = make_cotangents(r, forward, backward, results, back);
+    if (status) {
         tn_tape_release(tape);
-        return 1;
+        return status;
     }
-    if (call(r, backward, back, grads, &tape))
-        return 1;
+    status = call(r, backward, back, grads, &tape);
+    if (status)
+        return status;
     list_results(r, backward, grads, NULL);
     for (int i = 0; i < tn_model_state_count(r->m); i++) {
         tn_state_entry e;
@@ -289,12 +313,14 @@ static int without_gradients(Run *r, int program)
     const tn_program *p = &r->desc->programs[program];
     const DLTensor *args[TN_MAX_ARGS] = {0};
     DLTensor *results = arena_array(r->a, DLTensor, p->nargs + 1);
-    if (make_arguments(r, p, r->o->operands, r->o->noperands, args))
-        return 1;
+    int status = make_arguments(r, p, r->o->operands, r->o->noperands, args);
+    if (status)
+        return status;
     if (r->o->repeat > 0)
         return repeat(r, program, args);
-    if (call(r, program, args, results, NULL))
-        return 1;
+    status = call(r, program, args, results, NULL);
+    if (status)
+        return status;
     list_results(r, program, results, NULL);
     return show(r);
 }
@@ -308,13 +334,15 @@ static int in_training(Run *r, const char *method)
     const tn_program *f = &r->desc->programs[forward];
     const DLTensor *args[TN_MAX_ARGS] = {0};
     DLTensor *results = arena_array(r->a, DLTensor, f->nargs + 1);
-    if (make_arguments(r, f, r->o->operands, r->o->noperands, args))
-        return 1;
+    int status = make_arguments(r, f, r->o->operands, r->o->noperands, args);
+    if (status)
+        return status;
     if (r->o->repeat > 0)
         return repeat(r, forward, args);
     tn_tape *tape = NULL;
-    if (call(r, forward, args, results, &tape))
-        return 1;
+    status = call(r, forward, args, results, &tape);
+    if (status)
+        return status;
     tn_tape_release(tape);
     list_results(r, forward, results, NULL);
     return show(r);
@@ -323,15 +351,15 @@ static int in_training(Run *r, const char *method)
 static int begin(Run *r)
 {
     const tn_context_options co = {.size = sizeof co, .threads = r->o->threads};
-    if (tn_context_create(&co, &r->ctx))
-        return fail("%s", tn_last_error());
+    tn_status s = tn_context_create(&co, &r->ctx);
+    if (s)
+        return failed(r, s);
     tn_context_set_print(r->ctx, tensor_show, NULL);
     const tn_model_options mo = {.size = sizeof mo, .seed = r->o->seed};
-    if (tn_model_create(r->ctx, r->desc, &mo, &r->m))
-        return fail("%s", tn_last_error());
-    if (r->o->load && tn_model_load(r->m, r->o->load))
-        return fail("%s", tn_last_error());
-    return 0;
+    s = tn_model_create(r->ctx, r->desc, &mo, &r->m);
+    if (!s && r->o->load)
+        s = tn_model_load(r->m, r->o->load);
+    return s ? failed(r, s) : 0;
 }
 
 int run_method(Arena *a, const tn_model_desc *desc, const RunOptions *o)
@@ -340,7 +368,8 @@ int run_method(Arena *a, const tn_model_desc *desc, const RunOptions *o)
     const char *name = o->method;
     const int program = find_method(&r, &name);
     int status = program < 0 || check_operands(&r, &desc->programs[program]);
-    status = status || begin(&r);
+    if (!status)
+        status = begin(&r);
     if (!status)
         status = o->grad       ? with_gradients(&r, name)
                  : o->training ? in_training(&r, name)

@@ -5,7 +5,9 @@
 
 #include "frontend/message.h"
 #include "frontend/train_internal.h"
+#include "ir/base/strbuf.h"
 #include "ir/base/vec.h"
+#include "runtime/rt.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,23 +18,60 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The signal that asked to stop, or 0. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal)
 {
-    (void)signal;
-    interrupted = 1;
+    interrupted = signal;
+}
+
+static void clear_bar(const Trainer *t)
+{
+    if (t->bar)
+        fputs("\r\033[K", stderr);
 }
 
 int train_error(Trainer *t, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    if (t->bar)
-        fputs("\r\033[K", stderr);
+    clear_bar(t);
     message_verror(1, fmt, ap);
     va_end(ap);
     return 1;
+}
+
+void train_warning(Trainer *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    clear_bar(t);
+    StrBuf text = {.a = t->a};
+    sb_vprintf(&text, fmt, ap);
+    message_warning("%s", sb_text(&text));
+    va_end(ap);
+}
+
+int train_failed(Trainer *t, tn_status s)
+{
+    clear_bar(t);
+    const CallSite site = {.files = t->o->files, .nfiles = t->o->nfiles};
+    return runtime_error(t->a, (int)s, &site);
+}
+
+static int failed_call(Trainer *t, tn_status s, const Task *k, const Arrays *data)
+{
+    Array *given = arena_array(t->a, Array, k->nargs + 1);
+    CallSite site = {.files = t->o->files, .nfiles = t->o->nfiles, .args = given};
+    for (int i = 0; i < k->nargs; i++) {
+        const Array *x = k->in[i].carried ? NULL : arrays_find(data, k->names[i]);
+        if (x)
+            given[site.nargs++] = (Array){
+                data == t->test ? arena_printf(t->a, "%s_test", x->name) : x->name, x->tensor};
+    }
+    clear_bar(t);
+    return runtime_error(t->a, (int)s, &site);
 }
 
 static double seconds(void)
@@ -70,9 +109,8 @@ static void shuffle(int64_t *rows, int64_t n, uint64_t seed, uint64_t epoch)
  * --------------------------------------------------------------------------------------- */
 
 /* Fills the batched arguments of a program with the given rows, and points the others. */
-static void fill_batch(Trainer *t, Task *k, Arrays *data, const int64_t *rows, int64_t n)
+static void fill_batch(Task *k, Arrays *data, const int64_t *rows, int64_t n)
 {
-    (void)t;
     for (int i = 0; i < k->nargs; i++) {
         Input *in = &k->in[i];
         if (in->carried) {
@@ -97,19 +135,38 @@ static void fill_batch(Trainer *t, Task *k, Arrays *data, const int64_t *rows, i
     }
 }
 
-/* One call; adds n times each scalar result to sums. */
-static int call_batch(Trainer *t, Task *k, int program, int64_t n, double *sums)
+/* The argument or result of a task that a program calls so; -1: it has a default, and is left out.
+ */
+static int numbered(const Task *k, const char *name, bool is_result)
 {
-    const DLTensor *args[MAX_TRAIN_ARGS];
-    for (int i = 0; i < k->nargs; i++)
-        args[i] = &k->in[i].batch;
-    for (int i = 0; i < k->nresults; i++) {
-        k->out[i] = (DLTensor){0};
-        args[k->nargs + i] = k->carry_of[i] >= 0 ? &k->in[k->carry_of[i]].batch : &k->out[i];
+    for (int i = is_result ? k->nargs : 0; i < (is_result ? k->nargs + k->nresults : k->nargs); i++)
+        if (!strcmp(k->names[i], name))
+            return i;
+    return -1;
+}
+
+/* One call with a batch of n examples of `data`; adds n times each scalar result to sums. */
+static int call_batch(Trainer *t, Task *k, const Arrays *data, int program, int64_t n, double *sums)
+{
+    const tn_program *p = &t->desc->programs[program];
+    const DLTensor *args[TN_MAX_ARGS] = {NULL};
+    for (int i = 0; i < p->nargs; i++) {
+        const int of = numbered(k, p->args[i].name, p->args[i].is_result);
+        const int r = of - k->nargs;
+        if (of < 0)
+            continue;
+        if (!p->args[i].is_result) {
+            args[i] = &k->in[of].batch;
+        } else if (k->carry_of[r] >= 0) {
+            args[i] = &k->in[k->carry_of[r]].batch;
+        } else {
+            k->out[r] = (DLTensor){0};
+            args[i] = &k->out[r];
+        }
     }
-    const tn_status s = tn_call(t->m, NULL, program, args, k->nargs + k->nresults, NULL);
+    const tn_status s = tn_call(t->m, NULL, program, args, p->nargs, NULL);
     if (s)
-        return train_error(t, "%s", tn_last_error());
+        return failed_call(t, s, k, data);
     for (int i = 0; i < k->nresults; i++) {
         if (k->carry_of[i] >= 0)
             continue;
@@ -139,15 +196,18 @@ static void show_bar(Trainer *t, int epoch, int64_t done, int64_t all, double lo
     for (int i = 0; i < WIDTH; i++)
         bar[i] = i < full ? '#' : '.';
     bar[WIDTH] = 0;
-    fprintf(stderr, "\repoch %d/%d [%s] %lld/%lld  loss %.4f", epoch, t->o->epochs, bar,
-            (long long)done, (long long)all, loss);
+    char text[NUMBER_TEXT];
+    fprintf(stderr, "\repoch %d/%d [%s] %lld/%lld  loss %s", epoch, t->o->epochs, bar,
+            (long long)done, (long long)all, number_text(text, loss, 4, false));
 }
 
 static void show_results(const Task *k, const char *prefix, const double *sums, double n)
 {
+    char text[NUMBER_TEXT];
     for (int i = 0; i < k->nresults; i++)
         if (k->carry_of[i] < 0 && k->scalar[i])
-            printf("  %s%s %.4f", prefix, k->names[k->nargs + i], sums[i] / n);
+            printf("  %s%s %s", prefix, k->names[k->nargs + i],
+                   number_text(text, sums[i] / n, 4, false));
 }
 
 /* --- passes over the data
@@ -157,118 +217,195 @@ static int evaluate(Trainer *t, Task *k, Arrays *data, const int64_t *rows, int6
 {
     reset_carried(k);
     memset(sums, 0, sizeof *sums * MAX_TRAIN_ARGS);
+    n = train_usable(t, n);
     for (int64_t at = 0; at < n; at += t->batch) {
         const int64_t size = n - at < t->batch ? n - at : t->batch;
-        fill_batch(t, k, data, rows + at, size);
-        if (call_batch(t, k, k->eval, size, sums))
-            return 1;
+        fill_batch(k, data, rows + at, size);
+        const int status = call_batch(t, k, data, k->eval, size, sums);
+        if (status)
+            return status;
     }
     reset_carried(k);
     return 0;
 }
 
-/* Trains the batches of one epoch from t->start_batch on; stops early when interrupted. */
-static int train_epoch(Trainer *t, int epoch)
+/* Says once that a loss is no finite number; there is no way back from most of those. */
+static void watch_loss(Trainer *t, Task *k, int epoch, int64_t step, double before)
 {
-    for (int64_t i = 0; i < t->ntrain; i++)
-        t->rows[i] = t->train_rows[i];
-    shuffle(t->rows, t->ntrain, t->seed, (uint64_t)epoch);
-    const double begin = seconds();
-    for (int i = 0; i < t->ntasks; i++) {
-        reset_carried(&t->tasks[i]);
-        memset(t->tasks[i].sums, 0, sizeof t->tasks[i].sums);
-    }
-    int64_t seen = 0;
-    for (int64_t b = t->start_batch; b * t->batch < t->ntrain; b++) {
+    const double loss = k->sums[0];
+    if (isfinite(loss) || !isfinite(before) || k->diverged || !k->scalar[0])
+        return;
+    k->diverged = true;
+    char text[NUMBER_TEXT];
+    train_warning(t, "%s%s%s is %s in epoch %d, step %lld: a lower -lr or clip_norm may help",
+                  t->ntasks > 1 ? k->method : "", t->ntasks > 1 ? "." : "", k->names[k->nargs],
+                  number_text(text, loss, 4, false), epoch, (long long)step);
+}
+
+/* Trains the batches of one epoch from t->start_batch on; `*midway`: a signal ended it early. */
+static int train_batches(Trainer *t, int epoch, int64_t *seen, bool *midway)
+{
+    const int64_t all = train_usable(t, t->ntrain);
+    *seen = 0;
+    for (int64_t b = t->start_batch; b * t->batch < all; b++) {
         const int64_t at = b * t->batch;
-        const int64_t size = t->ntrain - at < t->batch ? t->ntrain - at : t->batch;
+        const int64_t size = all - at < t->batch ? all - at : t->batch;
         for (int i = 0; i < t->ntasks; i++) {
-            fill_batch(t, &t->tasks[i], t->data, t->rows + at, size);
-            if (call_batch(t, &t->tasks[i], t->tasks[i].step, size, t->tasks[i].sums))
-                return 1;
+            Task *k = &t->tasks[i];
+            const double before = k->sums[0];
+            fill_batch(k, t->data, t->rows + at, size);
+            const int status = call_batch(t, k, t->data, k->step, size, k->sums);
+            if (status)
+                return status;
+            watch_loss(t, k, epoch, b + 1, before);
         }
-        seen += size;
-        show_bar(t, epoch, at + size, t->ntrain, t->tasks[0].sums[0] / (double)seen);
-        if (interrupted) {
-            t->stopped_epoch = epoch;
+        *seen += size;
+        show_bar(t, epoch, at + size, all, t->tasks[0].sums[0] / (double)*seen);
+        if (interrupted && at + size < all) {
             t->stopped_batch = b + 1;
+            *midway = true;
             break;
         }
     }
     t->start_batch = 0;
-    if (t->bar)
-        fputs("\r\033[K", stderr);
-    if (interrupted)
-        return 0;
+    clear_bar(t);
+    return 0;
+}
+
+/* What an epoch says: the mean of each result over the examples, and over those held out. These are
+ * evaluated also when a signal came: a model that draws numbers then goes on as if none had. */
+static int report_epoch(Trainer *t, int epoch, int64_t seen, double begin)
+{
     printf("epoch %*d", t->o->epochs > 99 ? 3 : 2, epoch);
     for (int i = 0; i < t->ntasks; i++)
         show_results(&t->tasks[i], "", t->tasks[i].sums, (double)seen);
-    for (int i = 0; i < t->ntasks && t->nval; i++) {
+    for (int i = 0; i < t->ntasks && train_usable(t, t->nval); i++) {
         double sums[MAX_TRAIN_ARGS];
-        if (evaluate(t, &t->tasks[i], t->data, t->train_rows + t->ntrain, t->nval, sums))
-            return 1;
-        show_results(&t->tasks[i], "val ", sums, (double)t->nval);
+        const int status =
+            evaluate(t, &t->tasks[i], t->data, t->train_rows + t->ntrain, t->nval, sums);
+        if (status) {
+            putchar('\n');
+            return status;
+        }
+        show_results(&t->tasks[i], "val ", sums, (double)train_usable(t, t->nval));
     }
     printf("  %.3f s\n", seconds() - begin);
     fflush(stdout);
     return 0;
 }
 
-static int test_set(Trainer *t)
+static int train_epoch(Trainer *t, int epoch, bool *midway)
 {
-    if (!t->ntest)
+    memcpy(t->rows, t->train_rows, sizeof *t->rows * (size_t)t->ntrain);
+    shuffle(t->rows, t->ntrain, t->seed, (uint64_t)epoch);
+    const double begin = seconds();
+    for (int i = 0; i < t->ntasks; i++) {
+        reset_carried(&t->tasks[i]);
+        memset(t->tasks[i].sums, 0, sizeof t->tasks[i].sums);
+    }
+    int64_t seen;
+    t->stopped_epoch = epoch;
+    const int status = train_batches(t, epoch, &seen, midway);
+    if (status || *midway)
+        return status;
+    t->stopped_epoch = epoch + 1;
+    t->stopped_batch = 0;
+    return report_epoch(t, epoch, seen, begin);
+}
+
+/* The loss of a task is no finite number; its `sums` are those of the last epoch or test. */
+static bool is_lost(const Task *k, const double *sums)
+{
+    return k->scalar[0] && k->carry_of[0] < 0 && !isfinite(sums[0]);
+}
+
+static int test_set(Trainer *t, bool *lost)
+{
+    if (!train_usable(t, t->ntest))
         return 0;
+    char text[NUMBER_TEXT];
     int64_t *rows = arena_array(t->a, int64_t, t->ntest);
     for (int64_t i = 0; i < t->ntest; i++)
         rows[i] = i;
     for (int i = 0; i < t->ntasks; i++) {
         Task *k = &t->tasks[i];
         double sums[MAX_TRAIN_ARGS];
-        if (evaluate(t, k, t->test, rows, t->ntest, sums))
-            return 1;
+        const int status = evaluate(t, k, t->test, rows, t->ntest, sums);
+        if (status)
+            return status;
+        *lost = *lost || is_lost(k, sums);
         for (int r = 0; r < k->nresults; r++)
             if (k->carry_of[r] < 0 && k->scalar[r])
-                printf("test %s%s%s %.4f\n", t->ntasks > 1 ? k->method : "",
-                       t->ntasks > 1 ? "." : "", k->names[k->nargs + r],
-                       sums[r] / (double)t->ntest);
+                printf("test %s%s%s %s\n", t->ntasks > 1 ? k->method : "", t->ntasks > 1 ? "." : "",
+                       k->names[k->nargs + r],
+                       number_text(text, sums[r] / (double)train_usable(t, t->ntest), 4, false));
     }
     return 0;
 }
 
-static int all_epochs(Trainer *t)
+static int all_epochs(Trainer *t, bool *lost)
 {
-    for (int epoch = t->start_epoch; epoch <= t->o->epochs; epoch++) {
-        if (train_epoch(t, epoch))
-            return 1;
-        if (interrupted)
-            break;
-        t->stopped_epoch = epoch + 1;
-        t->stopped_batch = 0;
+    for (int epoch = t->start_epoch; epoch <= t->o->epochs && !interrupted; epoch++) {
+        bool midway = false;
+        const int status = train_epoch(t, epoch, &midway);
+        if (status)
+            return status;
+        *lost = false;
+        for (int i = 0; i < t->ntasks; i++)
+            *lost = *lost || is_lost(&t->tasks[i], t->tasks[i].sums);
     }
     return 0;
+}
+
+/* What asks a run to stop; each saves. A signal that whoever started us has turned off stays so. */
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
+
+static void catch_signals(struct sigaction *old)
+{
+    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    interrupted = 0;
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        sigaction(stop_signals[i], NULL, &old[i]);
+        if (old[i].sa_handler != SIG_IGN)
+            sigaction(stop_signals[i], &act, NULL);
+    }
+}
+
+/* Trains and saves; a second Ctrl-C does not lose what is being saved. */
+static int train_and_save(Trainer *t, bool *lost)
+{
+    const char *save = t->o->save;
+    struct sigaction old[STOP_SIGNALS];
+    catch_signals(old);
+    int status = all_epochs(t, lost);
+    if (!status && interrupted)
+        printf(t->stopped_batch ? "stopped in epoch %d\n" : "stopped before epoch %d\n",
+               t->stopped_epoch);
+    if (!status && save)
+        status = train_save(t, save);
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        sigaction(stop_signals[i], &old[i], NULL);
+    if (!status && save && interrupted)
+        printf("go on with: -resume %s\n", save);
+    return status;
 }
 
 int train_run(Arena *a, const tn_model_desc *desc, const TrainOptions *o)
 {
     Trainer t = {.a = a, .o = o, .desc = desc, .seed = o->seed};
     t.bar = !o->quiet && isatty(STDERR_FILENO);
+    bool lost = false;
     int status = train_prepare(&t);
-    if (!status) {
-        struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, old;
-        sigemptyset(&act.sa_mask);
-        interrupted = 0;
-        sigaction(SIGINT, &act, &old);
-        status = all_epochs(&t);
-        if (interrupted && !status)
-            printf("stopped in epoch %d\n", t.stopped_epoch);
-        if (!status && o->save)
-            status = train_save(&t, o->save);
-        sigaction(SIGINT, &old, NULL); /* a second Ctrl-C does not lose what is being saved */
-        if (!status && !interrupted)
-            status = test_set(&t);
-        if (!status && interrupted && o->save)
-            printf("go on with: -resume %s\n", o->save);
-    }
+    if (!status)
+        status = train_and_save(&t, &lost);
+    const int stopped = status ? 0 : interrupted;
+    if (!status && !stopped)
+        status = test_set(&t, &lost);
+    if (!status && lost)
+        status = train_error(&t, "the loss is no finite number at the end%s%s",
+                             o->save ? "; so it was saved in " : "", o->save ? o->save : "");
     train_end(&t);
-    return status;
+    return stopped ? 128 + stopped : status;
 }

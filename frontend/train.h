@@ -5,12 +5,18 @@
 #include "frontend/data.h"
 #include "runtime/include/tenon_program.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 typedef struct {
     int epochs; /* 0: 10 */
     int batch;  /* 0: 32 */
     double lr;  /* <= 0: as the file says */
     double val; /* share of the examples held out, 0..1 */
     uint64_t seed;
+    bool seed_given;
+    const char *const *files; /* the model's, as the user named them: for messages; or NULL */
+    int nfiles;
     const char *load;          /* weights to begin with, or NULL */
     const char *save, *resume; /* or NULL */
     const char *data;

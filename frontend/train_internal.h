@@ -29,6 +29,7 @@ typedef struct {
     int carry_of[MAX_TRAIN_ARGS]; /* result: number of the argument that it updates, or -1 */
     bool scalar[MAX_TRAIN_ARGS];
     double sums[MAX_TRAIN_ARGS];
+    bool diverged; /* its loss was no finite number once, which has been said */
 } Task;
 
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     Arrays *data, *test;
     Task tasks[MAX_TASKS];
     int ntasks;
+    bool fixed_batch; /* by -D or the file: no smaller batch can run */
     int64_t batch, ntrain, nval, ntest;
     int64_t *train_rows; /* ntrain, then nval */
     int64_t *rows;       /* of this epoch, shuffled */
@@ -51,8 +53,14 @@ typedef struct {
     bool bar;
 } Trainer;
 
+/** Each says something, without disturbing the progress bar. train_error gives 1 back,
+ * train_failed, which tells of the runtime's last failure, the exit status. */
 int train_error(Trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/** Loads the data, makes the model, binds arguments. 0, or 1 after a message. */
+void train_warning(Trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int train_failed(Trainer *t, tn_status s);
+/** How many of n examples are used: all, or as many as fill batches that cannot be smaller. */
+int64_t train_usable(const Trainer *t, int64_t n);
+/** Loads the data, makes the model, binds arguments. 0, or the exit status after a message. */
 int train_prepare(Trainer *t);
 int train_save(Trainer *t, const char *path);
 void train_end(Trainer *t);

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: MIT */
 #include "frontend/train_internal.h"
 
+#include "frontend/message.h"
+#include "frontend/values.h"
 #include "ir/base/strbuf.h"
 #include "runtime/rt.h"
 #include "runtime/state_files.h"
@@ -19,58 +21,15 @@ static const tn_program *program_of(const Trainer *t, int program)
     return &t->desc->programs[program];
 }
 
-/* Number of the lone symbol in axis 0 of an argument, or -1; by name, so that programs agree. */
-static const char *axis_symbol(const tn_program *p, int arg, int axis)
-{
-    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
-    if (axis >= b->rank)
-        return NULL;
-    const int symbol = tn__lone_symbol(p, p->lists[b->shape + axis]);
-    return symbol >= 0 ? p->symbols[symbol].name : NULL;
-}
-
-static const char *expected_text(Arena *a, const tn_program *p, int arg)
-{
-    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
-    StrBuf s = {.a = a};
-    sb_printf(&s, "%s[", tn__dtype_name(b->dtype));
-    for (int i = 0; i < b->rank; i++) {
-        const char *symbol = axis_symbol(p, arg, i);
-        const int64_t *c = p->code + p->dim_code[p->lists[b->shape + i]];
-        sb_puts(&s, i ? ", " : "");
-        if (symbol)
-            sb_puts(&s, symbol);
-        else if (c[0] == TN_D_CONST && c[2] == TN_D_END)
-            sb_printf(&s, "%lld", (long long)c[1]);
-        else
-            sb_putc(&s, '_');
-    }
-    sb_putc(&s, ']');
-    return sb_text(&s);
-}
-
-/* The array has the dtype, the rank and the constant axes that the argument wants. */
-static bool fits(const tn_program *p, int arg, const DLTensor *x, int dtype)
-{
-    const tn_buffer *b = &p->buffers[p->args[arg].buffer];
-    if (dtype != b->dtype || x->ndim != b->rank)
-        return false;
-    for (int i = 0; i < b->rank; i++) {
-        const int64_t *c = p->code + p->dim_code[p->lists[b->shape + i]];
-        if (c[0] == TN_D_CONST && c[2] == TN_D_END && c[1] != x->shape[i])
-            return false;
-    }
-    return true;
-}
-
 static int check_array(Trainer *t, const Task *k, const Array *x, int arg, const char *name)
 {
     const tn_program *p = program_of(t, k->step);
-    if (fits(p, arg, &x->tensor, data_dtype(&x->tensor)))
+    const bool rows = t->fixed_batch && argument_constant(p, arg, 0) == t->batch;
+    if (argument_fits(p, arg, &x->tensor, rows))
         return 0;
     return train_error(t, "%s: '%s' is %s, but '%s' of %s is %s", t->o->data, name,
                        tensor_text(t->a, &x->tensor), k->names[arg], k->method,
-                       expected_text(t->a, p, arg));
+                       argument_text(t->a, p, arg));
 }
 
 static const char *names_of(Trainer *t)
@@ -81,6 +40,27 @@ static const char *names_of(Trainer *t)
     return t->data->n ? sb_text(&s) : "none";
 }
 
+/* A batch that -D or the file fixes: the first axis of the first argument. */
+static int find_fixed_batch(Trainer *t, const Task *k, const tn_program *p)
+{
+    for (int i = 0; i < k->nargs; i++) {
+        const int64_t n = k->in[i].carried ? -1 : argument_constant(p, i, 0);
+        if (n < 1)
+            continue;
+        if (t->o->batch && t->o->batch != n)
+            return train_error(t, "-batch %d: the batch of %s is fixed, '%s' is %s", t->o->batch,
+                               k->method, k->names[i], argument_text(t->a, p, i));
+        if (t->fixed_batch && t->batch != n)
+            return train_error(t,
+                               "the batch is fixed at %lld by one `train` and at %lld by another",
+                               (long long)t->batch, (long long)n);
+        t->fixed_batch = true;
+        t->batch = n;
+        return 0;
+    }
+    return train_error(t, "%s: no argument of %s has a batch axis", t->o->data, k->method);
+}
+
 /* Decides which arguments are batched, carried or whole; the number of examples goes to *rows. */
 static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
 {
@@ -88,7 +68,9 @@ static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
     const char *batch = NULL;
     for (int i = 0; i < k->nargs && !batch; i++)
         if (!k->in[i].carried)
-            batch = axis_symbol(p, i, 0);
+            batch = argument_size(p, i, 0);
+    if (!batch && find_fixed_batch(t, k, p))
+        return 1;
     for (int i = 0; i < k->nargs; i++) {
         Input *in = &k->in[i];
         if (in->carried)
@@ -99,8 +81,9 @@ static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
                                t->o->data, k->names[i], k->method, names_of(t));
         if (check_array(t, k, x, i, x->name))
             return 1;
-        const char *symbol = axis_symbol(p, i, 0);
-        in->batched = batch && symbol && !strcmp(symbol, batch);
+        const char *symbol = argument_size(p, i, 0);
+        in->batched =
+            batch ? symbol && !strcmp(symbol, batch) : argument_constant(p, i, 0) == t->batch;
         if (!in->batched)
             continue;
         if (*rows < 0)
@@ -109,11 +92,29 @@ static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
             return train_error(t, "%s: '%s' has %lld examples, others have %lld", t->o->data,
                                k->names[i], (long long)x->tensor.shape[0], (long long)*rows);
     }
-    if (*rows < 0)
-        return train_error(t, "%s: no argument of %s has a batch axis", t->o->data, k->method);
     if (*rows == 0)
         return train_error(t, "%s holds no examples", t->o->data);
+    if (t->fixed_batch && *rows < t->batch)
+        return train_error(t, "%s holds %lld examples: the batch of %s is fixed at %lld",
+                           t->o->data, (long long)*rows, k->method, (long long)t->batch);
     return 0;
+}
+
+/* Arguments with a default are no arguments of a step: it computes them. An array that bears such a
+ * name would be without effect. */
+static void remark_defaults(Trainer *t, const Task *k)
+{
+    const tn_program *p = program_of(t, k->eval);
+    for (int i = 0; i < p->nargs; i++) {
+        bool known = p->args[i].is_result || !arrays_find(t->data, p->args[i].name);
+        for (int n = 0; n < k->nargs && !known; n++)
+            known = !strcmp(k->names[n], p->args[i].name);
+        if (!known)
+            train_warning(t,
+                          "%s: '%s' is not used: in a training step an argument with a default "
+                          "has that value",
+                          t->o->data, p->args[i].name);
+    }
 }
 
 /* Memory for one batch of every argument. Carried ones take sizes from the batch and the data. */
@@ -123,7 +124,7 @@ static int make_batches(Trainer *t, Task *k)
     const char *batch = NULL;
     for (int i = 0; i < k->nargs && !batch; i++)
         if (k->in[i].batched)
-            batch = axis_symbol(p, i, 0);
+            batch = argument_size(p, i, 0);
     for (int i = 0; i < k->nargs; i++) {
         Input *in = &k->in[i];
         const tn_buffer *b = &p->buffers[p->args[i].buffer];
@@ -135,14 +136,12 @@ static int make_batches(Trainer *t, Task *k)
         } else if (in->carried) {
             in->carry_axis = -1;
             for (int d = 0; d < b->rank; d++) {
-                const char *symbol = axis_symbol(p, i, d);
-                const int64_t *c = p->code + p->dim_code[p->lists[b->shape + d]];
+                const char *symbol = argument_size(p, i, d);
+                shape[d] = argument_constant(p, i, d);
                 if (symbol && batch && !strcmp(symbol, batch)) {
                     in->carry_axis = d;
                     shape[d] = t->batch;
-                } else if (c[0] == TN_D_CONST && c[2] == TN_D_END) {
-                    shape[d] = c[1];
-                } else {
+                } else if (shape[d] < 0) {
                     return train_error(t,
                                        "the size of axis %d of '%s' is not known: fix it with -D",
                                        d, k->names[i]);
@@ -153,7 +152,8 @@ static int make_batches(Trainer *t, Task *k)
         }
         in->batch = arrays_make(t->data, b->dtype, b->rank, shape);
         if (!in->batch.data)
-            return train_error(t, "out of memory for a batch");
+            return message_error(3, "out of memory for %lld examples of '%s', %s",
+                                 (long long)t->batch, k->names[i], tensor_text(t->a, &in->batch));
     }
     return 0;
 }
@@ -223,6 +223,10 @@ static int find_test_set(Trainer *t)
     if (found && found < wanted)
         return train_error(t, "%s: only some arguments have a test array (NAME_test)", t->o->data);
     t->ntest = rows > 0 ? rows : 0;
+    if (t->ntest != train_usable(t, t->ntest))
+        train_warning(
+            t, "the batch is fixed at %lld: of %lld examples of the test set %lld are used",
+            (long long)t->batch, (long long)t->ntest, (long long)train_usable(t, t->ntest));
     return 0;
 }
 
@@ -231,8 +235,22 @@ static int split(Trainer *t, int64_t rows)
 {
     t->nval = (int64_t)((double)rows * t->o->val);
     t->ntrain = rows - t->nval;
-    if (t->ntrain < 1)
-        return train_error(t, "-val %g leaves nothing to train on", t->o->val);
+    if (train_usable(t, t->ntrain) < 1)
+        return train_error(t, "-val %g of %lld examples leaves nothing to train on", t->o->val,
+                           (long long)rows);
+    if (t->o->val > 0 && t->nval == 0)
+        train_warning(t, "-val %g of %lld examples is less than one: there is no validation",
+                      t->o->val, (long long)rows);
+    const int64_t left = t->ntrain - train_usable(t, t->ntrain);
+    if (left)
+        train_warning(t,
+                      "the batch is fixed at %lld: %lld of %lld examples are left out of each "
+                      "epoch, others each time",
+                      (long long)t->batch, (long long)left, (long long)t->ntrain);
+    if (t->nval != train_usable(t, t->nval))
+        train_warning(t,
+                      "the batch is fixed at %lld: of %lld examples for validation %lld are used",
+                      (long long)t->batch, (long long)t->nval, (long long)train_usable(t, t->nval));
     t->train_rows = arena_array(t->a, int64_t, rows);
     t->rows = arena_array(t->a, int64_t, rows);
     int64_t train = 0, val = t->ntrain;
@@ -243,6 +261,28 @@ static int split(Trainer *t, int64_t rows)
     return 0;
 }
 
+/* The place where a saved run stopped must be one of this run. */
+static int check_place(Trainer *t, const tn__extra *at)
+{
+    const int64_t epoch = at[0].value, batch = at[1].value, size = at[2].value;
+    if (epoch < 1 || epoch > INT32_MAX || batch < 0 || size < 1)
+        return train_error(t, "%s: epoch %lld, batch %lld of %lld is no place in a run",
+                           t->o->resume, (long long)epoch, (long long)batch, (long long)size);
+    if (batch && (size != t->batch || at[3].value != t->ntrain))
+        return train_error(t,
+                           "%s was saved inside an epoch with -batch %lld and %lld examples: give "
+                           "the same",
+                           t->o->resume, (long long)size, (long long)at[3].value);
+    if (batch && (batch > t->ntrain / size || batch * size >= t->ntrain))
+        return train_error(t, "%s: batch %lld is no place in an epoch of %lld examples",
+                           t->o->resume, (long long)batch, (long long)t->ntrain);
+    if (t->o->seed_given && t->o->seed != (uint64_t)at[4].value)
+        return train_error(
+            t, "%s goes on with -seed %llu, with which it began: leave out -seed %llu",
+            t->o->resume, (unsigned long long)at[4].value, (unsigned long long)t->o->seed);
+    return 0;
+}
+
 static int resume(Trainer *t)
 {
     tn__extra at[] = {{.name = "epoch"},
@@ -250,17 +290,15 @@ static int resume(Trainer *t)
                       {.name = "batch_size"},
                       {.name = "examples"},
                       {.name = "order_seed"}};
-    if (tn__model_load(t->m, t->o->resume, true, at, 5))
-        return train_error(t, "%s", tn_last_error());
+    const tn_status s = tn__model_load(t->m, t->o->resume, true, at, 5);
+    if (s)
+        return train_failed(t, s);
     for (int i = 0; i < 5; i++)
         if (!at[i].found)
             return train_error(t, "%s was not written by -train -save: it has no 'tenon.%s'",
                                t->o->resume, at[i].name);
-    if (at[1].value && (at[2].value != t->batch || at[3].value != t->ntrain))
-        return train_error(t,
-                           "%s was saved inside an epoch with -batch %lld and %lld examples: give "
-                           "the same",
-                           t->o->resume, (long long)at[2].value, (long long)at[3].value);
+    if (check_place(t, at))
+        return 1;
     if (at[0].value > t->o->epochs)
         printf("%s has %lld epochs already; -epochs counts them too\n", t->o->resume,
                (long long)at[0].value - 1);
@@ -288,15 +326,15 @@ static int set_rate(Trainer *t)
 static int make_model(Trainer *t)
 {
     const tn_context_options co = {.size = sizeof co, .threads = t->o->threads};
-    if (tn_context_create(&co, &t->ctx))
-        return train_error(t, "%s", tn_last_error());
+    tn_status s = tn_context_create(&co, &t->ctx);
+    if (s)
+        return train_failed(t, s);
     tn_context_set_print(t->ctx, tensor_show, NULL);
     const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed};
-    if (tn_model_create(t->ctx, t->desc, &mo, &t->m))
-        return train_error(t, "%s", tn_last_error());
-    if (t->o->load && tn_model_load(t->m, t->o->load))
-        return train_error(t, "%s", tn_last_error());
-    return 0;
+    s = tn_model_create(t->ctx, t->desc, &mo, &t->m);
+    if (!s && t->o->load)
+        s = tn_model_load(t->m, t->o->load);
+    return s ? train_failed(t, s) : 0;
 }
 
 /* A file that cannot be written is found before the epochs, not after. */
@@ -318,6 +356,29 @@ static int check_save(Trainer *t)
     return 0;
 }
 
+int64_t train_usable(const Trainer *t, int64_t n)
+{
+    return t->fixed_batch ? n - n % t->batch : n;
+}
+
+static int make_tasks(Trainer *t, int64_t *rows)
+{
+    if (t->desc->ntrains == 0 || t->desc->ntrains > MAX_TASKS)
+        return train_error(t, "model %s has %d `train` declarations; -train takes 1 to %d",
+                           t->desc->name, t->desc->ntrains, MAX_TASKS);
+    for (int i = 0; i < t->desc->ntrains; i++) {
+        if (make_task(t, &t->desc->trains[i]) || bind_inputs(t, &t->tasks[i], rows))
+            return 1;
+        remark_defaults(t, &t->tasks[i]);
+    }
+    if (t->o->batch > *rows)
+        train_warning(t, "-batch %d: there are %lld examples, each step takes them all",
+                      t->o->batch, (long long)*rows);
+    if (t->batch > *rows)
+        t->batch = *rows;
+    return 0;
+}
+
 int train_prepare(Trainer *t)
 {
     if (check_save(t))
@@ -328,25 +389,17 @@ int train_prepare(Trainer *t)
     const char *bad = arrays_load(t->data, t->o->data, "x");
     if (bad)
         return train_error(t, "%s", bad);
-    if (make_model(t))
-        return 1;
-    if (t->desc->ntrains == 0 || t->desc->ntrains > MAX_TASKS)
-        return train_error(t, "model %s has %d `train` declarations; -train takes 1 to %d",
-                           t->desc->name, t->desc->ntrains, MAX_TASKS);
     int64_t rows = -1;
-    for (int i = 0; i < t->desc->ntrains; i++)
-        if (make_task(t, &t->desc->trains[i]) || bind_inputs(t, &t->tasks[i], &rows))
-            return 1;
-    if (t->batch > rows)
-        t->batch = rows;
-    if (split(t, rows) || find_test_set(t))
-        return 1;
-    for (int i = 0; i < t->ntasks; i++)
-        if (make_batches(t, &t->tasks[i]))
-            return 1;
-    if (t->o->resume && resume(t))
-        return 1;
-    return set_rate(t);
+    int status = make_model(t);
+    if (!status)
+        status = make_tasks(t, &rows);
+    if (!status)
+        status = split(t, rows) || find_test_set(t);
+    for (int i = 0; i < t->ntasks && !status; i++)
+        status = make_batches(t, &t->tasks[i]);
+    if (!status && t->o->resume)
+        status = resume(t);
+    return status ? status : set_rate(t);
 }
 
 int train_save(Trainer *t, const char *path)
@@ -356,9 +409,8 @@ int train_save(Trainer *t, const char *path)
                             {"batch_size", t->batch, true},
                             {"examples", t->ntrain, true},
                             {"order_seed", (int64_t)t->seed, true}};
-    if (tn__model_save(t->m, path, at, 5))
-        return train_error(t, "%s", tn_last_error());
-    return 0;
+    const tn_status s = tn__model_save(t->m, path, at, 5);
+    return s ? train_failed(t, s) : 0;
 }
 
 void train_end(Trainer *t)

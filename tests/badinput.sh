@@ -2,42 +2,8 @@
 # badinput.sh: data and files that are wrong. Each must give exit status 1 (or what is said), a message
 # that names what is wrong, and leave no file behind.   TENON=build/tenon tests/badinput.sh
 # SPDX-License-Identifier: MIT
-set -u
-tenon=$(realpath "${TENON:?set TENON to the compiler}")
-here=$(realpath "$(dirname "$0")")
+. "$(dirname "$0")/expect.sh"
 model=$(realpath "$here/../models/digits.tn")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-npz() { python3 "$here/npz.py" "$@"; }
-
-right=0 wrong=0
-# expect STATUS REGEX... -- COMMAND...: status, every regex somewhere in the output, nothing left.
-expect() {
-    local status=$1 want=() got=0 r
-    shift
-    while [ "$1" != -- ]; do
-        want+=("$1")
-        shift
-    done
-    shift
-    rm -rf out
-    mkdir out
-    "$@" >log 2>&1 </dev/null || got=$?
-    local bad=""
-    [ "$got" = "$status" ] || bad="exit status $got, expected $status"
-    for r in "${want[@]}"; do
-        grep -qE -- "$r" log || bad="$bad; no '$r'"
-    done
-    [ -z "$(ls -A out)" ] || bad="$bad; left behind: $(ls -A out)"
-    if [ -z "$bad" ]; then
-        right=$((right + 1))
-    else
-        wrong=$((wrong + 1))
-        echo "badinput: $* : $bad"
-        sed 's/^/    /' log
-    fi
-}
 
 train() { "$tenon" -train "$model" "$@" -epochs 1 -batch 16 -save out/d.safetensors; }
 
@@ -89,5 +55,4 @@ expect 2 -- "$tenon"
 small() { (trap '' XFSZ; ulimit -f 16; train good.npz); }
 expect 1 'out/d.safetensors' -- small
 
-echo "$right as expected, $wrong not"
-[ "$wrong" = 0 ]
+finish

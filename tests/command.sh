@@ -1,0 +1,215 @@
+#!/bin/bash
+# command.sh: the command line as a careless user types it: options at the wrong place, sizes that are fixed,
+# training that diverges or is stopped, outputs that cannot be written.   TENON=build/tenon tests/command.sh
+# SPDX-License-Identifier: MIT
+. "$(dirname "$0")/expect.sh"
+digits=$(realpath "$here/../models/digits.tn")
+export TENON_CACHE=$work/cache
+npz good.npz x=f32:48x64:wave y=i64:48:mod10 x_test=f32:20x64:wave y_test=i64:20:mod10
+train() { "$tenon" -train "$digits" good.npz -batch 16 "$@"; }
+run() { "$tenon" -run "$digits" "$@"; }
+
+# --- the batch -----------------------------------------------------------------------------------------
+expect 0 'test accuracy' 'fixed at 16: of 20 examples of the test set 16 are used' '!left out' -- \
+    "$tenon" -train "$digits" good.npz -epochs 1 -D B=16
+expect 0 'fixed at 13: 9 of 48 examples are left out' -- "$tenon" -train "$digits" good.npz -epochs 1 -D B=13
+expect 1 "-batch 4: the batch of loss is fixed, 'x' is f32\[13, 64\]" -- \
+    "$tenon" -train "$digits" good.npz -D B=13 -batch 4
+expect 1 'good.npz holds 48 examples: the batch of loss is fixed at 49' -- \
+    "$tenon" -train "$digits" good.npz -D B=49
+npz short.npz x=f32:48x64:wave y=i64:16:mod10
+expect 1 "'y' has 16 examples, others have 48" -- "$tenon" -train "$digits" short.npz -D B=16
+expect 0 '-batch 1000000000: there are 48 examples' 'epoch' -- \
+    "$tenon" -train "$digits" good.npz -epochs 1 -batch 1000000000
+for n in 0 -5 1e3 4294967297 99999999999999999999 ''; do
+    expect 2 '-batch wants' -- "$tenon" -train "$digits" good.npz -batch "$n"
+done
+npz five.npz x=f32:5x64:wave
+expect 1 "'x' is f32\[5, 64\], but 'x' of forward is f32\[4, 64\]" -- run forward x=@five.npz -D B=4
+expect 1 "B=4 says B = 4, but it is 5" -- run forward x=@five.npz B=4
+
+# --- validation, divergence ----------------------------------------------------------------------------
+expect 0 '-val 0.001 of 48 examples is less than one: there is no validation' -- train -epochs 1 -val 0.001
+expect 0 'val loss' '!warning' -- train -epochs 1 -val 0.1
+expect 1 '-val 0.999999 of 48 examples' -- train -epochs 1 -val 0.99 -D B=16 -val 0.999999 -batch 16
+expect 2 '0 <= X < 1' -- train -val 1
+expect 0 '0 <= X < 1' -- "$tenon" --help
+expect 1 'warning: loss is nan in epoch 1, step 2' 'epoch  3  loss nan' '!-nan' \
+    'test loss nan' 'no finite number at the end; so it was saved in lost.npz' -- \
+    train -epochs 3 -lr 1e30 -save lost.npz
+check "it was saved" test -s lost.npz
+expect 0 '!warning' -- train -epochs 1
+
+# --- stopped -------------------------------------------------------------------------------------------
+# A signal in the middle of an epoch: it saves, says so by its status, and the rest gives the same bits.
+cat >slow.tn <<'END'
+import optim
+module Slow {
+    param w: [64] = ones
+    fn loss(x: [B, 64]) -> (loss: []) {
+        print("step", x[0, 0])
+        return (dropout(x, 0.5) * w).square().mean()
+    }
+}
+model slow = Slow()
+train slow.loss with optim.Adam(lr = 0.01)
+END
+npz slow.npz x=f32:4000x64:wave
+slow=("$tenon" -train slow.tn slow.npz -batch 2 -epochs 2)
+stop() { # SIGNAL: after some steps; python starts it, since a shell has background jobs ignore Ctrl-C
+    rm -f part.npz
+    python3 - "$1" "${slow[@]}" -save part.npz <<'END'
+import signal, subprocess, sys
+number = getattr(signal, sys.argv[1])
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+p = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, bufsize=0)
+while p.stdout.read(64).count(b"\n") == 0:
+    pass
+p.send_signal(number)
+tail = p.stdout.read()
+sys.stdout.write(tail[-200:].decode().split("\n", 1)[-1])
+sys.exit(p.wait())
+END
+}
+check "slow trains" "${slow[@]}" -save whole.npz
+for at in 2:SIGINT 15:SIGTERM 1:SIGHUP; do
+    expect $((128 + ${at%:*})) 'stopped in epoch 1' 'go on with: -resume part.npz' -- stop "${at#*:}"
+    check "resumes after ${at#*:}" "${slow[@]}" -resume part.npz -save resumed.npz
+    check "with the same bits" cmp whole.npz resumed.npz
+done
+
+# --- resuming ------------------------------------------------------------------------------------------
+check "seeded" train -epochs 1 -seed 7 -save seven.npz
+check "the same seed again" train -epochs 2 -seed 7 -resume seven.npz -save again.npz
+check "or none" train -epochs 2 -resume seven.npz -save none.npz
+check "is the same" cmp again.npz none.npz
+expect 1 'seven.npz goes on with -seed 7, with which it began: leave out -seed 8' -- \
+    train -epochs 2 -seed 8 -resume seven.npz
+expect 2 '-load and -resume: choose one' -- train -load seven.npz -resume seven.npz
+
+# --- arguments with a default --------------------------------------------------------------------------
+cat >default.tn <<'END'
+import optim
+module Default {
+    param w: [3] = ones
+    fn loss(x: [B, 3], y: [B], scale: [] = 2.0, bias: [3] = none) -> (loss: []) {
+        if bias != none { x = x + bias }
+        return mse_loss((x * w * scale).sum(1), y)
+    }
+}
+model m = Default()
+train m.loss with optim.SGD(lr = 0.01)
+END
+npz xy.npz x=f32:48x3:wave y=f32:48:one
+npz all.npz x=f32:48x3:wave y=f32:48:one scale=f32::3
+expect 0 'epoch  1' 'val loss' '!warning' -- "$tenon" -train default.tn xy.npz -epochs 1 -val 0.2
+expect 0 "all.npz: 'scale' is not used" -- "$tenon" -train default.tn all.npz -epochs 1
+
+# --- values of a run -----------------------------------------------------------------------------------
+loss() { run loss x=zeros B=2 "$@"; }
+expect 0 'loss: f32\[\] =' -- loss y=3
+expect 1 "y=1.5: 'y' is i64: expected a whole number" -- loss y=1.5
+expect 1 "y=99999999999999999999: 'y' is i64, which cannot hold this number" -- loss y=99999999999999999999
+expect 1 "y=randn: 'y' is i64: randn makes fractions" -- loss y=randn
+expect 1 "y=nine: expected @FILE, a whole number, zeros, ones or arange" -- loss y=nine
+expect 1 "y=: expected" -- loss y=
+expect 1 "loss needs y=VALUE .it is i64\[B\]" -- loss
+expect 1 "'y' is given twice" -- loss y=1 y=2
+expect 1 "y=@: expected the name of a file behind the @" -- loss y=@
+expect 1 "x=1e50: 'x' is f32, which cannot hold this number" -- run forward B=2 x=1e50
+expect 0 "nan" '!-nan' -- run forward B=2 x=nan
+expect 1 "x=one: expected @FILE, a number, zeros, ones, arange or randn" -- run forward B=2 x=one
+expect 1 "the size B of 'x' is not known: give B=N" -- run forward x=ones
+expect 1 "B=-1: expected a size" -- run forward x=ones B=-1
+expect 1 "B=2x: expected a size" -- run forward x=ones B=2x
+expect 3 "out of memory" -- run forward x=ones B=900000000000000
+expect 3 "out of memory for 'x'" -- run forward x=ones B=9223372036854775807
+cat >kinds.tn <<'END'
+module Kinds {
+    fn forward(a: i8[N], b: u8[N], c: bool[N], d: i32[N], e: i64[N], h: f16[N]) ->
+        (a: i8[N], b: u8[N], c: bool[N], d: i32[N], e: i64[N], h: f16[N]) { return a, b, c, d, e, h }
+}
+model kinds = Kinds()
+END
+kinds() { "$tenon" -run kinds.tn N=2 "a=${a--128}" "b=${b-255}" "c=${c-true}" "d=${d-7}" "e=${e-9007199254740993}" "h=${h-1.5}"; }
+expect 0 'a: i8\[2\] = -128 -128' 'b: u8\[2\] = 255' 'c: bool\[2\] = 1 1' 'e: i64\[2\] = 9007199254740993' -- kinds
+a=128 expect 1 "a=128: 'a' is i8, which cannot hold" -- kinds
+b=-1 expect 1 "b=-1: 'b' is u8, which cannot hold" -- kinds
+c=2 expect 1 "c=2: 'c' is bool: expected true, false, 0 or 1" -- kinds
+c=yes expect 1 "c=yes: 'c' is bool" -- kinds
+d=2147483648 expect 1 "'d' is i32, which cannot hold" -- kinds
+h=70000 expect 1 "'h' is f16, which cannot hold" -- kinds
+
+# an output may take the place of an input
+npz x.npy x=f32:3x64:wave
+check "npy" sh -c "python3 -c 'import zipfile; open(\"x.npy\", \"wb\").write(zipfile.ZipFile(\"five.npz\").read(\"x.npy\"))'"
+check "over its input" "$tenon" -run "$digits" forward x=@x.npy -o x.npy
+expect 1 "'x' is f32\[5, 10\]" -- run forward x=@x.npy
+
+# --- indices -------------------------------------------------------------------------------------------
+npz range.npz x=f32:48x64:wave y=i64:48:mod11
+mkdir sub && cp "$digits" sub/digits.tn
+expect 1 "sub/digits.tn:[0-9]+: loss_step: index 10 is out of range: the axis has 10 elements; 'y'\[10\] is 10" -- \
+    "$tenon" -train sub/digits.tn range.npz
+expect 1 "error: sub/digits.tn:[0-9]+: loss: index 10 .*; 'y'\[0\] is 10" -- "$tenon" -run sub/digits.tn loss x=ones y=10 B=1
+
+# --- where things go -----------------------------------------------------------------------------------
+c() { "$tenon" -c "$digits" -o out/d.o "$@"; }
+expect 3 'TMPDIR=/nowhere: No such file' -- env TMPDIR=/nowhere "$tenon" -c "$digits" -o out/d.o
+expect 3 'TMPDIR=/nowhere: No such file' -- env TMPDIR=/nowhere TENON_CACHE=/dev/null/x "$tenon" -run "$digits" forward x=ones B=1
+expect 1 'cannot write into /nowhere' -- c -MD -MF /nowhere/d.d
+expect 2 '-MF .*: it is a folder' -- c -MD -MF "$work"
+expect 1 'cannot write /dev/full' -- c -MD -MF /dev/full
+expect 2 '-MF names the file that -MD writes' -- c -MF out/d.d
+expect 2 '/dev/null is a device or a pipe, not a file' -- "$tenon" -c "$digits" -o /dev/null
+check "/dev/null is what it was" test -c /dev/null
+expect 0 -- "$tenon" -E "$digits" -o /dev/null
+expect 2 'is a folder, not a file' -- "$tenon" -c "$digits" -o "$work"
+expect 2 'digits.tn would be written over: it is an input' -- "$tenon" -E sub/digits.tn -o sub/digits.tn
+check "-c writes" "$tenon" -c "$digits" -o d.o -MD -v
+check "all three" test -s d.o -a -s d.h -a -s d.d
+check "an executable has dependencies too" sh -c "'$tenon' '$digits' -o d -MD && grep -q digits.tn d.d"
+
+# --- several models ------------------------------------------------------------------------------------
+cat >two.tn <<'END'
+import optim
+module Line(n: int) {
+    param w: [3] = ones
+    fn forward(x: [B, 3]) -> (y: [B]) { return (x * w).sum(1) * n }
+    fn loss(x: [B, 3], y: [B]) -> (loss: []) { return mse_loss(forward(x), y) }
+}
+module Point {
+    param v: [] = 1.0
+    fn only(x: [B]) -> (y: [B]) { return x * v }
+}
+model a = Line(1)
+model b = Line(2)
+model p = Point()
+train b.loss with optim.SGD(lr = 0.01)
+END
+expect 0 'y: f32\[2\] = 6 6' -- "$tenon" -run two.tn b.forward x=ones B=2
+expect 0 'y: f32\[2\] = 3 3' -- "$tenon" -run two.tn forward x=ones B=2 -m a
+expect 0 'y: f32\[2\] = 1 1' -- "$tenon" -run two.tn only x=ones B=2
+expect 1 'two.tn has 2 models to choose from .a, b.: choose one with -m NAME' -- "$tenon" -run two.tn forward x=ones B=2
+expect 1 "there is no model 'c'" -- "$tenon" -run two.tn c.forward x=ones B=2
+expect 1 "has no method 'onyl'" -- "$tenon" -run two.tn onyl x=ones B=2
+expect 0 'epoch  1' -- "$tenon" -train two.tn xy.npz -epochs 1
+expect 1 'model a has 0 `train` declarations' -- "$tenon" -train two.tn xy.npz -epochs 1 -m a
+expect 1 'two.tn has 3 models to choose from' -- "$tenon" two.tn -o out/two
+check "one of them" "$tenon" two.tn -m p -o point
+expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2
+
+# --- reports -------------------------------------------------------------------------------------------
+expect 0 'target cpu   B=3$' -- "$tenon" -report "$digits" B=3
+expect 2 "has no size 'Q'" -- "$tenon" -report "$digits" Q=3
+expect 2 "has no size 'Batch'.*B" -- "$tenon" -report "$digits" Batch=3
+expect 2 "'B=x': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=x
+expect 2 "'B=99999999999999999999': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=99999999999999999999
+expect 2 "the size B is given twice" -- "$tenon" -report "$digits" B=1 B=2
+
+# --- not in this version -------------------------------------------------------------------------------
+for o in -report=html '-S -python' -famp=bf16 -fplace=auto; do
+    name=${o#-S }
+    expect 2 "${name%=bf16} is not supported yet" -- "$tenon" $o "$digits" -o out/r
+done
+finish
