@@ -61,6 +61,12 @@ static CUresult check_target(const char *ptx, const char **why)
     return CUDA_ERROR_INVALID_PTX;
 }
 
+/* Every launch looks for its function here. */
+static struct {
+    ModuleHandle **at;
+    size_t n;
+} loaded;
+
 CUresult module_make(Context *c, const void *image, ModuleHandle **out, const char **why)
 {
     *why = "";
@@ -74,12 +80,18 @@ CUresult module_make(Context *c, const void *image, ModuleHandle **out, const ch
         return CUDA_ERROR_INVALID_PTX;
     ModuleHandle *h = handle_new(HANDLE_MODULE, sizeof *h, c);
     h->module = m;
+    loaded.at = drv_grow(loaded.at, (loaded.n + 1) * sizeof(ModuleHandle *));
+    loaded.at[loaded.n++] = h;
     *out = h;
     return CUDA_SUCCESS;
 }
 
 void module_end(ModuleHandle *h)
 {
+    size_t k = 0;
+    while (loaded.at[k] != h)
+        k++;
+    loaded.at[k] = loaded.at[--loaded.n];
     module_unload(h->module);
     h->module = NULL;
     handle_kill(&h->h);
@@ -277,25 +289,15 @@ API cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule handle, cons
 /* --- functions
  * ------------------------------------------------------------------------------------- */
 
-typedef struct {
-    const Function *wanted;
-    ModuleHandle *found;
-} Search;
-
-static void look_for(Handle *h, void *with)
-{
-    Search *s = with;
-    ModuleHandle *m = (ModuleHandle *)h;
-    for (int k = 0; k < m->module->nfunctions; k++)
-        if (&m->module->functions[k] == s->wanted)
-            s->found = m;
-}
-
 ModuleHandle *function_module(const Function *f)
 {
-    Search s = {.wanted = f};
-    handle_each(HANDLE_MODULE, look_for, &s);
-    return s.found;
+    for (size_t k = 0; k < loaded.n; k++) {
+        const Module *m = loaded.at[k]->module;
+        for (int j = 0; j < m->nfunctions; j++)
+            if (&m->functions[j] == f)
+                return loaded.at[k];
+    }
+    return NULL;
 }
 
 Context *function_context(const Function *f)
