@@ -1,0 +1,46 @@
+#!/bin/bash
+# readme.sh: what the READMEs promise is true: their models compile, their messages are printed, their commands
+# work.   TENON=build/tenon tests/readme.sh
+# SPDX-License-Identifier: MIT
+. "$(dirname "$0")/expect.sh"
+root=$(realpath "$here/..")
+export TENON_CACHE=$work/cache
+# the tree as the commands see it, with nothing of ours in it afterwards
+cp -r "$root/models" models
+ln -s "$(dirname "$tenon")" build
+ln -s "$root/runtime" runtime
+
+# blocks FILE PREFIX: each fenced block of a text as PREFIX1, PREFIX2, ...
+blocks() { awk -v p="$2" '/^```/ { open = !open; if (open) n++; next } open { print > p n }' "$1"; }
+
+blocks "$root/README.md" readme
+expect 0 '!warning' -- "$tenon" -check readme1
+# the lines of models/digits.tn, in order, without comments and blank lines
+check "README.md shows models/digits.tn" python3 - <<END
+def text(path): return [l for l in open(path).read().split("\n") if l.strip() and not l.strip().startswith("#")]
+shown, whole = text("readme1"), text("$root/models/digits.tn")
+assert whole[:len(shown)] == shown and len(shown) > 20, [p for p in zip(shown, whole) if p[0] != p[1]]
+END
+mkdir wrong && sed 's/\[3 \* state, features + state\]/[3 * state, 2 * state]/' models/lltm.tn >wrong/lltm.tn
+(cd wrong && "$tenon" -check lltm.tn 2>message)
+check "the message of README.md" diff readme2 wrong/message
+
+# the reference's files; a fragment shows declarations only
+blocks "$root/frontend/LANGUAGE.md" language
+expect 0 '!warning' -- "$tenon" -check language1
+npz points.npz x=f32:40:wave target=f32:40:wave
+expect 0 'epoch 10' -- "$tenon" -train language1 points.npz
+
+# commands: four spaces, then the command, which a comment may follow
+npz x.npz x=f32:5x64:wave
+python3 -c 'import zipfile; open("x.npy", "wb").write(zipfile.ZipFile("x.npz").read("x.npy"))'
+count=0
+while IFS= read -r line; do
+    count=$((count + 1))
+    check "README.md: $line" bash -c "$line"
+done < <(sed -n -E 's/^    (build\/tenon|make) /\1 /p' "$root/README.md")
+check "README.md has commands" test "$count" -ge 8
+for f in digits.safetensors out.npz out/lltm.cu models/lltm/lltm; do
+    check "and they write $f" test -s "$f"
+done
+finish
