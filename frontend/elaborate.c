@@ -43,18 +43,23 @@ static const char *dir_of(Elab *e, const char *path)
     return slash ? arena_strndup(e->a, path, (size_t)(slash - path) + 1) : "";
 }
 
-static uint32_t try_file(Elab *e, const char *path, bool is_std)
+/* 0: not found; then *why is set if it is there and cannot be read. */
+static uint32_t try_file(Elab *e, const char *path, bool is_std, const char **why)
 {
     for (uint32_t i = 1; i <= source_count(e->cx->sources); i++)
         if (strcmp(source_file(e->cx->sources, i)->path, path) == 0)
             return i;
-    return source_read(e->cx->sources, path, is_std);
+    const uint32_t file = source_read(e->cx->sources, path, is_std);
+    if (!file && !*why && errno != ENOENT && errno != ENOTDIR)
+        *why = arena_printf(e->a, "cannot read %s: %s", path, strerror(errno));
+    return file;
 }
 
 static uint32_t std_file(Elab *e, const char *name)
 {
     if (e->o->std_dir) {
-        uint32_t f = try_file(e, arena_printf(e->a, "%s/%s.tn", e->o->std_dir, name), true);
+        const char *why = NULL;
+        uint32_t f = try_file(e, arena_printf(e->a, "%s/%s.tn", e->o->std_dir, name), true, &why);
         if (f)
             return f;
     }
@@ -66,27 +71,32 @@ static uint32_t std_file(Elab *e, const char *name)
     return text ? source_add(e->cx->sources, path, text, strlen(text), true) : 0;
 }
 
-static uint32_t find_import(Elab *e, const FileEnv *from, const AstDecl *d)
+static uint32_t find_import(Elab *e, const FileEnv *from, const AstDecl *d, const char **why)
 {
     const char *dir = dir_of(e, from->path);
     if (d->is_path)
         return try_file(e, d->path[0] == '/' ? d->path : arena_printf(e->a, "%s%s", dir, d->path),
-                        from->is_std);
-    uint32_t f = from->is_std ? 0 : try_file(e, arena_printf(e->a, "%s%s.tn", dir, d->path), false);
+                        from->is_std, why);
+    uint32_t f =
+        from->is_std ? 0 : try_file(e, arena_printf(e->a, "%s%s.tn", dir, d->path), false, why);
     for (int i = 0; !f && i < e->o->ninclude_dirs; i++)
-        f = try_file(e, arena_printf(e->a, "%s/%s.tn", e->o->include_dirs[i], d->path), false);
+        f = try_file(e, arena_printf(e->a, "%s/%s.tn", e->o->include_dirs[i], d->path), false, why);
     return f ? f : std_file(e, d->path);
 }
 
 static void load_import(Elab *e, FileEnv *f, const AstDecl *d)
 {
-    uint32_t n = find_import(e, f, d);
+    const char *why = NULL;
+    uint32_t n = find_import(e, f, d, &why);
     Value v = v_poison();
     Span at = d->path_at.file ? d->path_at : d->at;
     if (!n) {
         e->unimported++;
-        diag_report(e->diags, DIAG_file, at, "cannot find '%s'%s", d->path,
-                    d->is_path ? "" : " (beside the file, in -I, or in the standard library)");
+        if (why)
+            diag_report(e->diags, DIAG_file, at, "%s", why);
+        else
+            diag_report(e->diags, DIAG_file, at, "cannot find '%s'%s", d->path,
+                        d->is_path ? "" : " (beside the file, in -I, or in the standard library)");
     } else {
         const SourceFile *s = source_file(e->cx->sources, n);
         FileEnv *other = file_load(e, n, s->is_std, s->path);

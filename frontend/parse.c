@@ -524,6 +524,22 @@ static bool is_too_large(const ParseCtx *ctx, uint32_t file)
     return true;
 }
 
+/* One message for a file that is no text, instead of one for each byte. */
+static bool is_binary(const ParseCtx *ctx, uint32_t file)
+{
+    const SourceFile *s = source_file(ctx->sources, file);
+    const char *zero = s->n ? memchr(s->text, 0, s->n) : NULL;
+    if (!zero)
+        return false;
+    const uint32_t at = (uint32_t)(zero - s->text);
+    Diag *d = diag_report(ctx->diags, DIAG_file, (Span){file, at, at + 1},
+                          "this is not a text file: it has a byte that is 0");
+    const unsigned char a = (unsigned char)s->text[0];
+    if (at == 1 || (s->n >= 2 && a >= 0xFE && (unsigned char)s->text[1] >= 0xFE))
+        diag_note(ctx->diags, d, (Span){0}, "it may be in UTF-16: save it as UTF-8");
+    return true;
+}
+
 static AstFile *parse(const ParseCtx *ctx, uint32_t file, int start, AstExpr **expr)
 {
     const SourceFile *source = source_file(ctx->sources, file);
@@ -535,7 +551,7 @@ static AstFile *parse(const ParseCtx *ctx, uint32_t file, int start, AstExpr **e
     p.at_start = true;
     p.top_indent = -1;
     p.scan_at = (Span){file, 0, 0};
-    if (is_too_large(ctx, file))
+    if (is_too_large(ctx, file) || is_binary(ctx, file))
         return p.out;
     p.scanner = scan_create(&p, source->text, source->n);
     tn_parse(&p);

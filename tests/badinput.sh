@@ -48,7 +48,29 @@ expect 1 'x' '5|64' -- "$tenon" -run "$model" forward x=@x.npz -o out/r.npz
 expect 1 'x' -- "$tenon" -run "$model" forward B=2 -o out/r.npz
 expect 1 'forwrad' 'forward' -- "$tenon" -run "$model" forwrad x=zeros B=2 -o out/r.npz
 expect 2 '-epcohs' '-epochs' -- "$tenon" -train "$model" good.npz -epcohs 3
-expect 1 'nowhere.tn' -- "$tenon" -check nowhere.tn
+
+# source files: one line for each that cannot be read or is no text
+line() {
+    local status=0
+    "$@" >line.log 2>&1 || status=$?
+    cat line.log
+    [ "$(LC_ALL=C tr -cd '\n' <line.log | wc -c)" = 1 ] || return 90
+    LC_ALL=C grep -q '[^ -~]' line.log && return 91
+    return $status
+}
+mkdir folder.tn
+head -c 5000 "$tenon" >binary.tn
+printf 'const A = 1\nmodule M { }\n\0' >zero.tn
+printf 'import folder\nimport zero\n' >both.tn
+expect 1 '^tenon: error: cannot read nowhere.tn: No such file or directory$' -- line "$tenon" -check nowhere.tn
+expect 1 '^tenon: error: cannot read folder.tn: Is a directory$' -- line "$tenon" -check folder.tn
+expect 1 '^binary.tn:1:[0-9]*: error: this is not a text file' -- line "$tenon" -check binary.tn
+expect 1 '^zero.tn:3:1: error: this is not a text file: it has a byte that is 0$' -- line "$tenon" -check zero.tn
+expect 1 '^both.tn:1:8: error: cannot read folder.tn: Is a directory$' '^zero.tn:3:1: error' -- "$tenon" -check both.tn
+printf '\xff\xfem\0o\0d\0' >wide.tn
+expect 1 '^wide.tn:1:4: error: ' '^note: it may be in UTF-16: save it as UTF-8$' -- "$tenon" -check wide.tn
+printf 'const A = 1\nconst caf\xe9 = 2\n' >latin.tn
+expect 1 '^latin.tn:2:10: error: stray byte 0xe9: the text is not in UTF-8$' -- "$tenon" -check latin.tn
 expect 2 -- "$tenon"
 
 # a full disk: no file may grow beyond a few blocks

@@ -304,6 +304,8 @@ static void show_source(Render *r, Span at, const Span *ranges, int nranges)
     int line, col, n;
     source_position(r->d->sources, at.file, at.start, &line, &col);
     const char *text = source_line(r->d->sources, at.file, line, &n);
+    if (n > 0 && memchr(text, 0, (size_t)n))
+        return; /* not a text */
     const uint32_t first = (uint32_t)(text - file->text);
     const ArenaMark mark = arena_mark(r->scratch);
     Layout l = lay_out(r->scratch, text, n, first);
@@ -327,6 +329,19 @@ static void show_source(Render *r, Span at, const Span *ranges, int nranges)
 
 /* ---- one message ---- */
 
+/* A message may quote the program's strings: control characters never reach a terminal. */
+static void put_clean(StrBuf *out, const char *text)
+{
+    int n = (int)strlen(text);
+    for (int length = 0; n > 0; text += length, n -= length) {
+        const long cp = decode(text, n, &length);
+        if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0))
+            sb_puts(out, "\xEF\xBF\xBD");
+        else
+            sb_write(out, text, (size_t)length);
+    }
+}
+
 static void show_head(Render *r, Span at, const char *word, const char *tint, const char *text,
                       const char *suffix)
 {
@@ -336,7 +351,8 @@ static void show_head(Render *r, Span at, const char *word, const char *tint, co
     color(r, tint);
     sb_printf(r->out, "%s: ", word);
     color(r, "0");
-    sb_printf(r->out, "%s%s\n", text, suffix);
+    put_clean(r->out, text);
+    sb_printf(r->out, "%s\n", suffix);
 }
 
 static void show_fix(Render *r, const Diag *diag)
@@ -361,6 +377,8 @@ static void show(Render *r, const Diag *diag)
     const char *suffix = diag->severity == SEV_WARNING
                              ? arena_printf(r->scratch, " [-W%s]", rows[diag->kind].name)
                              : "";
+    if (!diag->at.file)
+        sb_puts(r->out, "tenon: "); /* as other messages about the command line */
     show_head(r, diag->at, error ? "error" : "warning", error ? "1;31" : "1;35", diag->text,
               suffix);
     if (diag->at.file)

@@ -114,7 +114,33 @@ static void without_a_place(void **state)
     (void)state;
     World w = begin("");
     diag_report(w.d, DIAG_file, (Span){0}, "no such file");
-    expect(&w, (DiagStyle){0}, "error: no such file\n");
+    expect(&w, (DiagStyle){0}, "tenon: error: no such file\n");
+}
+
+static void quoted_control_characters_are_not_shown(void **state)
+{
+    (void)state;
+    World w = begin("ab");
+    Diag *d = diag_report(w.d, DIAG_assertion, at(&w, "b"), "say \"\033[31m\x80\xC3\xA9\"");
+    diag_note(w.d, d, (Span){0}, "a\rb");
+    expect(&w, (DiagStyle){0},
+           "m.tn:1:2: error: say \"\xEF\xBF\xBD[31m\xEF\xBF\xBD\xC3\xA9\"\nab\n ^\n"
+           "note: a\xEF\xBF\xBD"
+           "b\n");
+}
+
+static void a_line_with_a_zero_byte_is_not_shown(void **state)
+{
+    (void)state;
+    Arena *a = arena_create();
+    Sources *s = sources_create(a);
+    const uint32_t file = source_add(s, "m.tn", "a\0b", 3, false);
+    Diags *d = diags_create(a, s);
+    diag_report(d, DIAG_file, (Span){file, 1, 2}, "no text");
+    StrBuf out = {.a = a};
+    diag_render(d, (DiagStyle){0}, &out);
+    assert_string_equal(sb_text(&out), "m.tn:1:2: error: no text\n");
+    arena_destroy(a);
 }
 
 static void long_lines_are_cut(void **state)
@@ -192,6 +218,8 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_text_do_no_harm),
         cmocka_unit_test(past_the_end_of_a_line),
         cmocka_unit_test(without_a_place),
+        cmocka_unit_test(quoted_control_characters_are_not_shown),
+        cmocka_unit_test(a_line_with_a_zero_byte_is_not_shown),
         cmocka_unit_test(long_lines_are_cut),
         cmocka_unit_test(json),
         cmocka_unit_test(warning_switches),
