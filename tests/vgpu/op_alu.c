@@ -1,11 +1,12 @@
-/* op_alu.c: integers, bits, moves and selections. Registers of 16 bits live in 32-bit slots whose upper
- * half means nothing: sources are cut off as they are read. SPDX-License-Identifier: MIT */
+/* op_alu.c: integers, bits, moves and selections. Registers of 16 bits live in 32-bit slots whose
+ * upper half means nothing: sources are cut off as they are read. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/op_alu.h"
 
 #define S16(x) ((int16_t)(x))
 #define U16(x) ((uint16_t)(x))
 
-/* --- arithmetic -------------------------------------------------------------------------------------- */
+/* --- arithmetic
+ * -------------------------------------------------------------------------------------- */
 
 BINARY(add_32, uint32_t, uint32_t, uint32_t, x + y)
 BINARY(sub_32, uint32_t, uint32_t, uint32_t, x - y)
@@ -26,7 +27,7 @@ BINARY(mul_hi_s16, uint32_t, uint32_t, uint32_t, U16(S16(x) * S16(y) >> 16))
 BINARY(mul_hi_u16, uint32_t, uint32_t, uint32_t, (uint32_t)U16(x) * U16(y) >> 16)
 BINARY(mul_wide_s16, int32_t, uint32_t, uint32_t, S16(x) * S16(y))
 BINARY(mul_wide_u16, uint32_t, uint32_t, uint32_t, (uint32_t)U16(x) * U16(y))
-BINARY(mul_hi_s32, uint32_t, int32_t, int32_t, (uint64_t)((int64_t)x * y) >> 32)
+BINARY(mul_hi_s32, uint32_t, int32_t, int32_t, (uint64_t)((int64_t)x *y) >> 32)
 BINARY(mul_hi_u32, uint32_t, uint32_t, uint32_t, (uint64_t)x *y >> 32)
 BINARY(mul_wide_s32, int64_t, int32_t, int32_t, (int64_t)x *y)
 BINARY(mul_wide_u32, uint64_t, uint32_t, uint32_t, (uint64_t)x *y)
@@ -50,16 +51,16 @@ BINARY(mul_hi_u64, uint64_t, uint64_t, uint64_t, high_unsigned(x, y))
 TERNARY(mad_lo_32, uint32_t, uint32_t, uint32_t, uint32_t, x *y + z)
 TERNARY(mad_lo_64, uint64_t, uint64_t, uint64_t, uint64_t, x *y + z)
 TERNARY(mad_hi_s32, uint32_t, int32_t, int32_t, uint32_t,
-        (uint32_t)((uint64_t)((int64_t)x * y) >> 32) + z)
+        (uint32_t)((uint64_t)((int64_t)x *y) >> 32) + z)
 TERNARY(mad_hi_sat_s32, int32_t, int32_t, int32_t, int32_t, saturate(((int64_t)x * y >> 32) + z))
-TERNARY(mad_hi_u32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)((uint64_t)x * y >> 32) + z)
+TERNARY(mad_hi_u32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)((uint64_t)x *y >> 32) + z)
 TERNARY(mad_hi_s64, uint64_t, int64_t, int64_t, uint64_t, high_signed(x, y) + z)
 TERNARY(mad_hi_u64, uint64_t, uint64_t, uint64_t, uint64_t, high_unsigned(x, y) + z)
 TERNARY(mad_hi_s16, uint32_t, uint32_t, uint32_t, uint32_t, U16(S16(x) * S16(y) >> 16) + z)
 TERNARY(mad_hi_u16, uint32_t, uint32_t, uint32_t, uint32_t, ((uint32_t)U16(x) * U16(y) >> 16) + z)
 TERNARY(mad_wide_s16, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)(S16(x) * S16(y)) + z)
 TERNARY(mad_wide_u16, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)U16(x) * U16(y) + z)
-TERNARY(mad_wide_s32, uint64_t, int32_t, int32_t, uint64_t, (uint64_t)((int64_t)x * y) + z)
+TERNARY(mad_wide_s32, uint64_t, int32_t, int32_t, uint64_t, (uint64_t)((int64_t)x *y) + z)
 TERNARY(mad_wide_u32, uint64_t, uint32_t, uint32_t, uint64_t, (uint64_t)x *y + z)
 
 /* 24 bits of each factor; .hi gives bits 16 to 47 of the product. */
@@ -72,9 +73,9 @@ BINARY(mul24_hi_u32, uint32_t, uint32_t, uint32_t, U24(x) * U24(y) >> 16)
 TERNARY(mad24_lo_s32, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(S24(x) * S24(y)) + z)
 TERNARY(mad24_lo_u32, uint32_t, uint32_t, uint32_t, uint32_t, U24(x) * U24(y) + z)
 
-/* Division: a quotient of 32-bit integers through doubles is exact, and so is one of 64-bit integers
- * below 2^52: the distance of the quotient from the next integer is more than the rounding error. By
- * zero the hardware gives all ones, and the dividend as the remainder; nothing traps. */
+/* Division: a quotient of 32-bit integers through doubles is exact, and so is one of 64-bit
+ * integers below 2^52: the distance of the quotient from the next integer is more than the rounding
+ * error. By zero the hardware gives all ones, and the dividend as the remainder; nothing traps. */
 
 static inline int32_t divide_s32(int32_t x, int32_t y)
 {
@@ -190,7 +191,8 @@ TERNARY(sad_u64, uint64_t, uint64_t, uint64_t, uint64_t, SAD(x, y) + z)
 TERNARY(sad_s64, uint64_t, int64_t, int64_t, uint64_t,
         (x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x) + z)
 
-/* --- bits -------------------------------------------------------------------------------------------- */
+/* --- bits
+ * -------------------------------------------------------------------------------------------- */
 
 #define LOGIC(name, T)                                                                             \
     BINARY(and_##name, T, T, T, x &y)                                                              \
@@ -238,12 +240,12 @@ UNARY(brev_32, uint32_t, uint32_t, reverse(x))
 UNARY(brev_64, uint64_t, uint64_t, PAIR(reverse((uint32_t)(x >> 32)), reverse((uint32_t)x)))
 
 /* The highest bit that is not the sign; none: all ones. */
-#define TOP_32(x)       ((x) ? 31 - (uint32_t)__builtin_clz(x) : UINT32_MAX)
-#define TOP_64(x)       ((x) ? 63 - (uint32_t)__builtin_clzll(x) : UINT32_MAX)
-#define UP_32(x)        ((x) ? (uint32_t)__builtin_clz(x) : UINT32_MAX)
-#define UP_64(x)        ((x) ? (uint32_t)__builtin_clzll(x) : UINT32_MAX)
-#define UNSIGNED_32(x)  ((x) ^ (uint32_t)((int32_t)(x) >> 31))
-#define UNSIGNED_64(x)  ((x) ^ (uint64_t)((int64_t)(x) >> 63))
+#define TOP_32(x)      ((x) ? 31 - (uint32_t)__builtin_clz(x) : UINT32_MAX)
+#define TOP_64(x)      ((x) ? 63 - (uint32_t)__builtin_clzll(x) : UINT32_MAX)
+#define UP_32(x)       ((x) ? (uint32_t)__builtin_clz(x) : UINT32_MAX)
+#define UP_64(x)       ((x) ? (uint32_t)__builtin_clzll(x) : UINT32_MAX)
+#define UNSIGNED_32(x) ((x) ^ (uint32_t)((int32_t)(x) >> 31))
+#define UNSIGNED_64(x) ((x) ^ (uint64_t)((int64_t)(x) >> 63))
 UNARY(bfind_u32, uint32_t, uint32_t, TOP_32(x))
 UNARY(bfind_u64, uint32_t, uint64_t, TOP_64(x))
 UNARY(bfind_s32, uint32_t, uint32_t, TOP_32(UNSIGNED_32(x)))
@@ -328,13 +330,15 @@ static void lop3_32(Warp *w, const Inst *i, uint32_t mask)
     uint32_t t[8];
     for (int k = 0; k < 8; k++)
         t[k] = i->imm >> k & 1 ? UINT32_MAX : 0;
-    FOR_LANES(uint32_t, i->d, uint32_t x = a[l]; uint32_t y = b[l]; uint32_t z = c[l],
-              (~x & ~y & ~z & t[0]) | (~x & ~y & z & t[1]) | (~x & y & ~z & t[2]) |
-                  (~x & y & z & t[3]) | (x & ~y & ~z & t[4]) | (x & ~y & z & t[5]) |
-                  (x & y & ~z & t[6]) | (x & y & z & t[7]))
+    FOR_LANES(uint32_t, i->d, uint32_t x = a[l]; uint32_t y = b[l];
+              uint32_t z = c[l], (~x & ~y & ~z & t[0]) | (~x & ~y & z & t[1]) |
+                                     (~x & y & ~z & t[2]) | (~x & y & z & t[3]) |
+                                     (x & ~y & ~z & t[4]) | (x & ~y & z & t[5]) |
+                                     (x & y & ~z & t[6]) | (x & y & z & t[7]))
 }
 
-/* Selects bytes of the pair x, y. The modes of prmt other than by nibbles follow from z's low bits. */
+/* Selects bytes of the pair x, y. The modes of prmt other than by nibbles follow from z's low bits.
+ */
 static inline uint32_t pick_byte(uint64_t pair, uint32_t n)
 {
     uint32_t byte = (uint32_t)(pair >> (8 * (n & 7))) & 255;
@@ -382,7 +386,8 @@ DP2A(su, S16, U8)
 DP2A(us, U16, S8)
 DP2A(uu, U16, U8)
 
-/* --- carries: the flag of each lane is in slot 0, which the decoder leaves free ----------------------- */
+/* --- carries: the flag of each lane is in slot 0, which the decoder leaves free
+ * ----------------------- */
 
 #define CARRY(name, T, reads, writes, sum)                                                         \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -434,12 +439,31 @@ CARRIES(64, uint64_t)
 MAD_CARRIES(u32, uint32_t, uint64_t)
 MAD_CARRIES(u64, uint64_t, Uint128)
 
-/* --- the table ---------------------------------------------------------------------------------------- */
+/* --- the table
+ * ---------------------------------------------------------------------------------------- */
 
-#define R1(key, exec, D, A)          {key, exec, COUNT_INT, {TAKES_##D, TAKES_##A}}
-#define R2(key, exec, D, A, B)       {key, exec, COUNT_INT, {TAKES_##D, TAKES_##A, TAKES_##B}}
-#define R3(key, exec, D, A, B, C)    {key, exec, COUNT_INT, {TAKES_##D, TAKES_##A, TAKES_##B, TAKES_##C}}
-#define BOTH_SIGNS_2(op, exec, n)    R2(op ".s" #n, exec, n, n, n), R2(op ".u" #n, exec, n, n, n)
+#define R1(key, exec, D, A)                                                                        \
+    {                                                                                              \
+        key, exec, COUNT_INT,                                                                      \
+        {                                                                                          \
+            TAKES_##D, TAKES_##A                                                                   \
+        }                                                                                          \
+    }
+#define R2(key, exec, D, A, B)                                                                     \
+    {                                                                                              \
+        key, exec, COUNT_INT,                                                                      \
+        {                                                                                          \
+            TAKES_##D, TAKES_##A, TAKES_##B                                                        \
+        }                                                                                          \
+    }
+#define R3(key, exec, D, A, B, C)                                                                  \
+    {                                                                                              \
+        key, exec, COUNT_INT,                                                                      \
+        {                                                                                          \
+            TAKES_##D, TAKES_##A, TAKES_##B, TAKES_##C                                             \
+        }                                                                                          \
+    }
+#define BOTH_SIGNS_2(op, exec, n) R2(op ".s" #n, exec, n, n, n), R2(op ".u" #n, exec, n, n, n)
 #define SIGNS_2(op, name, n, D, A)                                                                 \
     R2(op ".s" #n, name##_s##n, D, A, A), R2(op ".u" #n, name##_u##n, D, A, A)
 #define SIGNS_3(op, name, n, D, A, C)                                                              \
@@ -452,8 +476,7 @@ MAD_CARRIES(u64, uint64_t, Uint128)
 #define SHIFT_ROWS(n, T)                                                                           \
     R2("shl.b" #n, shl_##n, T, T, 32), R2("shr.b" #n, shr_u##n, T, T, 32),                         \
         R2("shr.u" #n, shr_u##n, T, T, 32), R2("shr.s" #n, shr_s##n, T, T, 32)
-#define CARRY_ROWS(op, name)                                                                       \
-    BOTH_SIGNS_2(op, name##_32, 32), BOTH_SIGNS_2(op, name##_64, 64)
+#define CARRY_ROWS(op, name) BOTH_SIGNS_2(op, name##_32, 32), BOTH_SIGNS_2(op, name##_64, 64)
 #define MAD_CARRY_ROWS(op, name)                                                                   \
     R3(op ".u32", name##_u32, 32, 32, 32, 32), R3(op ".u64", name##_u64, 64, 64, 64, 64)
 

@@ -1,5 +1,5 @@
-/* op_compare.c: setp, set and testp of integers, f32 and f64; what combines and writes the results is
- * op_half.c's too. SPDX-License-Identifier: MIT */
+/* op_compare.c: setp, set and testp of integers, f32 and f64; what combines and writes the results
+ * is op_half.c's too. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/op_compare.h"
 
 #include "tests/vgpu/op_alu.h"
@@ -68,7 +68,7 @@ bool compare_split(const Opcode *o, int types, char *key, size_t size, Combine *
     bool combined = o->n > 2 && (!strcmp(o->part[2], "and") || !strcmp(o->part[2], "or") ||
                                  !strcmp(o->part[2], "xor"));
     int at = combined ? 3 : 2;
-    *combine = !combined                     ? COMBINE_NONE
+    *combine = !combined                    ? COMBINE_NONE
                : !strcmp(o->part[2], "and") ? COMBINE_AND
                : !strcmp(o->part[2], "or")  ? COMBINE_OR
                                             : COMBINE_XOR;
@@ -106,8 +106,9 @@ bool compare_rule(const Opcode *o, const CompareRow *table, size_t n, Rule *out)
         out->count = o->part[last][0] == 'f' || o->part[last][0] == 'b'
                          ? (uint8_t)(r->takes == TAKES_64 ? COUNT_DOUBLE : COUNT_FLOAT)
                          : (uint8_t)COUNT_INT;
-        out->mxcsr = opcode_has(o, "ftz") ? MXCSR_NEAREST | MXCSR_FLUSH
-                     : o->part[last][0] == 'f' ? MXCSR_NEAREST : 0;
+        out->mxcsr = opcode_has(o, "ftz")      ? MXCSR_NEAREST | MXCSR_FLUSH
+                     : o->part[last][0] == 'f' ? MXCSR_NEAREST
+                                               : 0;
         out->exec = r->plain;
         if (!set)
             return true;
@@ -150,7 +151,8 @@ void compare_set(Warp *w, const Inst *i, uint32_t mask, uint32_t p)
     FOR_LANES(uint32_t, i->d, , IS_ON(p, l) ? one : 0)
 }
 
-/* --- testp --------------------------------------------------------------------------------------------- */
+/* --- testp
+ * --------------------------------------------------------------------------------------------- */
 
 #define TEST(name, T, value)                                                                       \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -171,7 +173,7 @@ void compare_set(Warp *w, const Inst *i, uint32_t mask, uint32_t p)
     TEST(number_##type, T, x <= (inf))                                                             \
     TEST(notanumber_##type, T, x > (inf))                                                          \
     TEST(normal_##type, T, x >= (one) && x < (inf))                                                \
-    TEST(subnormal_##type, T, x < (one) && x > 0)
+    TEST(subnormal_##type, T, x<(one) && x> 0)
 TESTS(f32, uint32_t, 0x00800000u, 0x7f800000u)
 TESTS(f64, uint64_t, 0x0010000000000000u, 0x7ff0000000000000u)
 
@@ -181,7 +183,12 @@ TESTS(f64, uint64_t, 0x0010000000000000u, 0x7ff0000000000000u)
         {"testp.number." #type, number_##type, COUNT_FLOAT, {TAKES_PRED, TAKES_##T}},              \
         {"testp.notanumber." #type, notanumber_##type, COUNT_FLOAT, {TAKES_PRED, TAKES_##T}},      \
         {"testp.normal." #type, normal_##type, COUNT_FLOAT, {TAKES_PRED, TAKES_##T}},              \
-        {"testp.subnormal." #type, subnormal_##type, COUNT_FLOAT, {TAKES_PRED, TAKES_##T}}
+    {                                                                                              \
+        "testp.subnormal." #type, subnormal_##type, COUNT_FLOAT,                                   \
+        {                                                                                          \
+            TAKES_PRED, TAKES_##T                                                                  \
+        }                                                                                          \
+    }
 
 static const Row tests[] = {TEST_ROWS(f32, 32), TEST_ROWS(f64, 64)};
 

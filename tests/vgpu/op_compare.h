@@ -51,6 +51,9 @@ bool compare_rule(const Opcode *o, const CompareRow *table, size_t n, Rule *out)
     {                                                                                              \
         compare_set(w, i, mask, name(w, i));                                                       \
     }
-#define COMPARE_ROW(key, name, n) {key, name##_setp, name##_set, TAKES_##n}
+#define COMPARE_ROW(key, name, n)                                                                  \
+    {                                                                                              \
+        key, name##_setp, name##_set, TAKES_##n                                                    \
+    }
 
 #endif

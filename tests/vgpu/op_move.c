@@ -1,5 +1,5 @@
-/* op_move.c: mov, packing and unpacking, selections, logic of predicates, and what the decoder puts in
- * by itself. SPDX-License-Identifier: MIT */
+/* op_move.c: mov, packing and unpacking, selections, logic of predicates, and what the decoder puts
+ * in by itself. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/op_alu.h"
 
 #include <time.h>
@@ -29,7 +29,8 @@ GLOBAL_UNARY(exec_narrow, uint32_t, uint64_t, x)
 GLOBAL_BINARY(exec_add_32, uint32_t, x + y)
 GLOBAL_BINARY(exec_add_64, uint64_t, x + y)
 
-/* --- packing ------------------------------------------------------------------------------------------ */
+/* --- packing
+ * ------------------------------------------------------------------------------------------ */
 
 /* d = {list[0], list[1], ..}, the first one in the low bits. */
 void exec_pack(Warp *w, const Inst *i, uint32_t mask)
@@ -68,7 +69,8 @@ void exec_unpack(Warp *w, const Inst *i, uint32_t mask)
     }
 }
 
-/* --- predicates ---------------------------------------------------------------------------------------- */
+/* --- predicates
+ * ---------------------------------------------------------------------------------------- */
 
 /* Sources that are written with ! */
 static inline uint32_t pred_a(const Warp *w, const Inst *i)
@@ -111,7 +113,8 @@ static void xor_pred(Warp *w, const Inst *i, uint32_t mask)
     pred_write(w, i->d, mask, pred_a(w, i) ^ w->preds[i->b]);
 }
 
-/* --- selections ---------------------------------------------------------------------------------------- */
+/* --- selections
+ * ---------------------------------------------------------------------------------------- */
 
 #define SELECT(name, T)                                                                            \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -129,7 +132,8 @@ TERNARY(slct_64_s32, uint64_t, uint64_t, uint64_t, int32_t, z >= 0 ? x : y)
 TERNARY(slct_32_f32, uint32_t, uint32_t, uint32_t, float, z >= 0 ? x : y)
 TERNARY(slct_64_f32, uint64_t, uint64_t, uint64_t, float, z >= 0 ? x : y)
 
-/* --- clocks -------------------------------------------------------------------------------------------- */
+/* --- clocks
+ * -------------------------------------------------------------------------------------------- */
 
 /* Clocks count the warp's instructions, so that runs repeat; the global timer is the host's. */
 void exec_clock(Warp *w, const Inst *i, uint32_t mask)
@@ -147,7 +151,8 @@ void exec_clock(Warp *w, const Inst *i, uint32_t mask)
     }
 }
 
-/* --- the table ----------------------------------------------------------------------------------------- */
+/* --- the table
+ * ----------------------------------------------------------------------------------------- */
 
 #define SELECT_ROWS(type, n)                                                                       \
     {"selp." type, selp_##n, COUNT_MOVE, {TAKES_##n, TAKES_##n, TAKES_##n, TAKES_PRED}},           \
@@ -155,14 +160,27 @@ void exec_clock(Warp *w, const Inst *i, uint32_t mask)
          slct_##n##_s32,                                                                           \
          COUNT_MOVE,                                                                               \
          {TAKES_##n, TAKES_##n, TAKES_##n, TAKES_32}},                                             \
-        {"slct." type ".f32",                                                                      \
-         slct_##n##_f32,                                                                           \
-         COUNT_MOVE,                                                                               \
-         {TAKES_##n, TAKES_##n, TAKES_##n, TAKES_32}}
+    {                                                                                              \
+        "slct." type ".f32", slct_##n##_f32, COUNT_MOVE,                                           \
+        {                                                                                          \
+            TAKES_##n, TAKES_##n, TAKES_##n, TAKES_32                                              \
+        }                                                                                          \
+    }
 #define MOVE_ROW(type, n)                                                                          \
-    {"mov." type, exec_move_##n, COUNT_MOVE, {TAKES_LIST_OR_##n, TAKES_LIST_OR_##n}}
-#define PREDS_2 {TAKES_PRED, TAKES_PRED}
-#define PREDS_3 {TAKES_PRED, TAKES_PRED, TAKES_PRED}
+    {                                                                                              \
+        "mov." type, exec_move_##n, COUNT_MOVE,                                                    \
+        {                                                                                          \
+            TAKES_LIST_OR_##n, TAKES_LIST_OR_##n                                                   \
+        }                                                                                          \
+    }
+#define PREDS_2                                                                                    \
+    {                                                                                              \
+        TAKES_PRED, TAKES_PRED                                                                     \
+    }
+#define PREDS_3                                                                                    \
+    {                                                                                              \
+        TAKES_PRED, TAKES_PRED, TAKES_PRED                                                         \
+    }
 
 static const Row rows[] = {
     MOVE_ROW("b16", 32),
@@ -204,13 +222,14 @@ bool rule_move(const Opcode *o, Rule *out)
     static const char *const dropped[] = {"ftz", NULL};
     char key[64];
     if (!strcmp(o->part[0], "nanosleep") && o->n == 2) {
-        *out = (Rule){
-            .exec = exec_nop, .count = COUNT_MOVE, .no_dest = true, .takes = {TAKES_32}};
+        *out = (Rule){.exec = exec_nop, .count = COUNT_MOVE, .no_dest = true, .takes = {TAKES_32}};
         return true;
     }
     if (!opcode_key(o, dropped, key, sizeof key) ||
         !row_rule(row_find(rows, sizeof rows / sizeof *rows, key), out))
         return false;
-    out->size = out->takes[0] == TAKES_LIST_OR_64 ? 8 : strstr(key, "16") && !strstr(key, "x2") ? 2 : 4;
+    out->size = out->takes[0] == TAKES_LIST_OR_64         ? 8
+                : strstr(key, "16") && !strstr(key, "x2") ? 2
+                                                          : 4;
     return true;
 }
