@@ -68,16 +68,52 @@ static void image_macro(const char *model, const char *upper, Emit *e)
     emit_line(e, "%s", "");
 }
 
+static PrintedKernel *cuda_kernels(const HostModel *cuda, StrBuf *out)
+{
+    PrintedKernel *printed = arena_array(out->a, PrintedKernel, cuda->kernels.n + 1);
+    for (uint32_t i = 0; i < cuda->kernels.n; i++)
+        printed[i] = cuda_kernel(cuda->p, cuda->kernels.at[i], i, out);
+    return printed;
+}
+
+/* The whole file around the kernels. */
+static void cuda_file(const HostModel *cuda, const StrBuf *kernels, StrBuf *out)
+{
+    StrBuf functions = {.a = out->a};
+    cuda_vectors(out->a, sb_text(kernels), &functions);
+    paste_functions(out->a, TARGET_CUDA, sb_text(kernels), &functions);
+    banner(cuda, "cu", "Kernels in CUDA C; compile with -fmad=false.", out);
+    sb_putc(out, '\n');
+    if (functions.n) {
+        section("scalar functions", out);
+        sb_puts(out, sb_text(&functions));
+    }
+    if (kernels->n) {
+        section("kernels", out);
+        sb_puts(out, sb_text(kernels));
+    }
+    while (out->n > 1 && out->text[out->n - 1] == '\n' && out->text[out->n - 2] == '\n')
+        out->text[--out->n] = 0;
+    emit_resolve_lines(out, arena_printf(out->a, "%s.cu", model_prefix(out->a, cuda)));
+}
+
+void codegen_cuda(const HostModel *cuda, StrBuf *out)
+{
+    StrBuf kernels = {.a = out->a};
+    cuda_kernels(cuda, &kernels);
+    cuda_file(cuda, &kernels, out);
+}
+
 static void cuda_part(const CText *t, StrBuf *out)
 {
     Emit e = {.out = out};
     const HostModel *m = t->cuda;
     const char *model = model_prefix(out->a, m), *upper = name_upper(out->a, model);
     const bool macro = t->entries && !t->nimages;
-    StrBuf unused = {.a = out->a};
-    PrintedKernel *printed = arena_array(out->a, PrintedKernel, m->kernels.n + 1);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        printed[i] = cuda_kernel(m->p, m->kernels.at[i], i, &unused);
+    StrBuf kernels = {.a = out->a};
+    PrintedKernel *printed = cuda_kernels(m, &kernels);
+    if (t->cu)
+        cuda_file(m, &kernels, t->cu);
     const TableOptions o = {
         .cuda = true, .second = t->cpu != NULL, .nimages = macro ? 1 : t->nimages};
     emit_line(&e, "/* --- CUDA --- */");
@@ -165,29 +201,4 @@ void codegen_c(const HostModel *cpu, bool entries, StrBuf *out)
 {
     const CText t = {.cpu = cpu, .entries = entries};
     codegen_c_text(&t, out);
-}
-
-/* --- CUDA ----------------------------------------------------------------------------------------
- */
-
-void codegen_cuda(const HostModel *cuda, StrBuf *out)
-{
-    StrBuf kernels = {.a = out->a}, functions = {.a = out->a};
-    for (uint32_t i = 0; i < cuda->kernels.n; i++)
-        cuda_kernel(cuda->p, cuda->kernels.at[i], i, &kernels);
-    cuda_vectors(out->a, sb_text(&kernels), &functions);
-    paste_functions(out->a, TARGET_CUDA, sb_text(&kernels), &functions);
-    banner(cuda, "cu", "Kernels in CUDA C; compile with -fmad=false.", out);
-    sb_putc(out, '\n');
-    if (functions.n) {
-        section("scalar functions", out);
-        sb_puts(out, sb_text(&functions));
-    }
-    if (kernels.n) {
-        section("kernels", out);
-        sb_puts(out, sb_text(&kernels));
-    }
-    while (out->n > 1 && out->text[out->n - 1] == '\n' && out->text[out->n - 2] == '\n')
-        out->text[--out->n] = 0;
-    emit_resolve_lines(out, arena_printf(out->a, "%s.cu", model_prefix(out->a, cuda)));
 }

@@ -320,10 +320,9 @@ static DeviceImages load_images(Arena *a, const StrBuf *text, const char *name, 
 LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
 {
     StrBuf text = {.a = a}, cu = {.a = a};
-    const CText what = {.cuda = cuda};
+    const CText what = {.cuda = cuda, .cu = &cu};
     const char *model = model_prefix(a, cuda);
     codegen_c_text(&what, &text);
-    codegen_cuda(cuda, &cu);
     LoadedModel r = {.status = 0};
     const DeviceImages made = load_images(a, &cu, arena_printf(a, "%s.cu", model),
                                           arena_printf(a, "sm_%d", arch));

@@ -104,14 +104,12 @@ static void write_sources(Writer *w, const Output *o)
 {
     StrBuf c = {.a = w->a}, h = {.a = w->a}, json = {.a = w->a}, cu = {.a = w->a};
     const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "";
-    const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true};
+    const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true, .cu = &cu};
     size_t n = strlen(dir);
     const char *slash = n && dir[n - 1] != '/' ? "/" : "";
     codegen_c_text(&text, &c);
     header_text(either(o), &h);
     manifest_text(o->cuda ? o->cuda : o->cpu, &json);
-    if (o->cuda)
-        codegen_cuda(o->cuda, &cu);
     const char *wrong = make_dirs(w->a, arena_printf(w->a, "%s%s", dir, slash));
     if (wrong) {
         fail(w, 1, wrong);

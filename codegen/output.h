@@ -27,6 +27,7 @@ typedef struct {
     const ImageFile *images; /* for cuda. Without: with a CPU model, a cubin that macros name when
                                 the text is compiled; else none, the loader fills them in */
     int nimages;
+    StrBuf *cu; /* gets the CUDA file as well: one printing is enough. May be NULL */
 } CText;
 
 void codegen_c_text(const CText *t, StrBuf *out);

@@ -3,34 +3,49 @@
 #include "ir/base/arena.h"
 
 #include "ir/base/die.h"
+#include "ir/base/strbuf.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { FIRST_CHUNK = 64 * 1024, ALIGN = 16 };
+enum { FIRST_CHUNK = 64 * 1024, ALIGN = 16, PAGE = 4096, AHEAD = 512 * 1024 };
 
 typedef struct Chunk {
     struct Chunk *below;
     size_t size, used;
+    size_t dirty; /* was in use up to here; zero behind */
+    size_t ready; /* has pages up to here */
     _Alignas(ALIGN) unsigned char data[];
 } Chunk;
 
 struct Arena {
     Chunk *top;
+    Chunk *spare; /* the largest that a reset left over: work comes in waves */
     size_t bytes;
 };
 
-static Chunk *chunk_create(Chunk *below, size_t size)
+static Chunk *chunk_create(size_t size)
 {
-    Chunk *c = malloc(sizeof *c + size);
+    Chunk *c = calloc(1, sizeof *c + size);
     if (!c)
         die("out of memory (%zu bytes)", size);
-    c->below = below;
     c->size = size;
-    c->used = 0;
     return c;
+}
+
+/* Pages by the hundred: a fault for each one costs more than the compiler's work on it. */
+static void chunk_ready(Chunk *c, size_t need)
+{
+#ifdef MADV_POPULATE_WRITE
+    const uintptr_t start = ((uintptr_t)c->data + c->used + PAGE - 1) / PAGE * PAGE;
+    const uintptr_t end = ((uintptr_t)c->data + c->size) / PAGE * PAGE;
+    const uintptr_t want = ((uintptr_t)c->data + need) / PAGE * PAGE + AHEAD;
+    if (start < end) /* an older kernel refuses; then they come one by one */
+        (void)madvise((void *)start, (want < end ? want : end) - start, MADV_POPULATE_WRITE);
+#endif
+    c->ready = need + AHEAD;
 }
 
 Arena *arena_create(void)
@@ -38,8 +53,7 @@ Arena *arena_create(void)
     Arena *a = malloc(sizeof *a);
     if (!a)
         die("out of memory");
-    a->top = chunk_create(NULL, FIRST_CHUNK);
-    a->bytes = 0;
+    *a = (Arena){.top = chunk_create(FIRST_CHUNK)};
     return a;
 }
 
@@ -52,7 +66,24 @@ void arena_destroy(Arena *a)
         free(c);
         c = below;
     }
+    free(a->spare);
     free(a);
+}
+
+static void add_chunk(Arena *a, size_t size)
+{
+    Chunk *c = a->spare;
+    if (c && c->size >= size) {
+        a->spare = NULL;
+    } else {
+        size_t want = a->top->size * 2;
+        if (want > 8u << 20)
+            want = 8u << 20;
+        c = chunk_create(size > want ? size : want);
+    }
+    c->below = a->top;
+    c->used = 0;
+    a->top = c;
 }
 
 void *arena_alloc(Arena *a, size_t size)
@@ -60,16 +91,20 @@ void *arena_alloc(Arena *a, size_t size)
     if (size > SIZE_MAX / 2)
         die("an allocation of %zu bytes", size);
     size = (size + ALIGN - 1) / ALIGN * ALIGN;
-    if (a->top->size - a->top->used < size) {
-        size_t want = a->top->size * 2;
-        if (want > 8u << 20)
-            want = 8u << 20;
-        a->top = chunk_create(a->top, size > want ? size : want);
-    }
-    void *p = a->top->data + a->top->used;
-    a->top->used += size;
+    if (a->top->size - a->top->used < size)
+        add_chunk(a, size);
+    Chunk *c = a->top;
+    void *p = c->data + c->used;
+    const size_t end = c->used + size;
+    if (end > c->ready && c->size >= AHEAD)
+        chunk_ready(c, end);
+    if (c->used < c->dirty)
+        memset(p, 0, end < c->dirty ? size : c->dirty - c->used);
+    c->used = end;
+    if (end > c->dirty)
+        c->dirty = end;
     a->bytes += size;
-    return memset(p, 0, size);
+    return p;
 }
 
 /* A size that was rounded up may be the first part of a larger block that somebody else still
@@ -104,19 +139,11 @@ char *arena_strdup(Arena *a, const char *s)
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap)
 {
-    char local[256]; /* nearly all texts fit, and need no second turn */
-    va_list again;
-    va_copy(again, ap);
-    const int n = vsnprintf(local, sizeof local, fmt, ap);
-    if (n < 0)
-        die("cannot format '%s'", fmt);
-    char *p = arena_alloc(a, (size_t)n + 1);
-    if ((size_t)n < sizeof local)
-        memcpy(p, local, (size_t)n);
-    else
-        vsnprintf(p, (size_t)n + 1, fmt, again);
-    va_end(again);
-    return p;
+    char local[256]; /* nearly all texts fit: the arena gets what they need, no more */
+    StrBuf text = {.a = a, .text = local, .cap = sizeof local};
+    local[0] = 0;
+    sb_vprintf(&text, fmt, ap);
+    return text.text == local ? arena_strndup(a, local, text.n) : text.text;
 }
 
 char *arena_printf(Arena *a, const char *fmt, ...)
@@ -136,9 +163,14 @@ ArenaMark arena_mark(const Arena *a)
 void arena_reset(Arena *a, ArenaMark mark)
 {
     while (a->top != mark.chunk) {
-        Chunk *below = a->top->below;
-        free(a->top);
-        a->top = below;
+        Chunk *c = a->top;
+        a->top = c->below;
+        if (a->spare && a->spare->size >= c->size) {
+            free(c);
+        } else {
+            free(a->spare);
+            a->spare = c;
+        }
     }
 #ifndef NDEBUG
     memset(a->top->data + mark.used, 0xAB, a->top->used - mark.used);
