@@ -74,7 +74,6 @@ typedef struct tn__backend {
     /* Streams and events. */
     tn_status (*stream_open)(tn_stream *s);
     void (*stream_close)(tn_stream *s);
-    tn_status (*event_open)(tn_event *e);
     void (*event_close)(tn_event *e);
     tn_status (*event_record)(tn_event *e, tn_stream *s);
     tn_status (*event_wait)(tn_stream *s, const tn_event *e);
@@ -103,8 +102,8 @@ struct tn_stream {
 struct tn_event {
     tn_context *ctx;
     tn__device *dev; /* of the stream it was recorded on; NULL: not recorded */
-    void *native;
-    double ms; /* CPU */
+    void *native;    /* CUevent */
+    double ms;       /* CPU */
 };
 
 extern const tn__backend tn__cpu_backend;
@@ -127,6 +126,7 @@ tn__device *tn__cuda_get(tn_context *ctx, int number);
 void tn__cuda_close(tn_context *ctx);
 tn_status tn__cuda_info(tn__device *d, tn_device_info *out);
 tn_status tn__cuda_peer(tn__device *d, tn__device *peer, int *out);
+tn_status tn__cuda_sync(tn__device *d);
 /* cuda_memory.c */
 typedef struct {
     size_t allocated, max_allocated, reserved, max_reserved;

@@ -232,12 +232,6 @@ static void cpu_stream_close(tn_stream *s)
     (void)s;
 }
 
-static tn_status cpu_event_open(tn_event *e)
-{
-    (void)e;
-    return TN_OK;
-}
-
 static void cpu_event_close(tn_event *e)
 {
     (void)e;
@@ -298,7 +292,6 @@ const tn__backend tn__cpu_backend = {
     .constant = cpu_constant,
     .stream_open = cpu_stream_open,
     .stream_close = cpu_stream_close,
-    .event_open = cpu_event_open,
     .event_close = cpu_event_close,
     .event_record = cpu_event_record,
     .event_wait = cpu_event_wait,

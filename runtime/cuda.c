@@ -1,62 +1,315 @@
-/* cuda.c: CUDA devices of a context. SPDX-License-Identifier: MIT */
-#include "runtime/backend.h"
+/* cuda.c: the CUDA driver is found and its devices opened, at the first use.
+ * SPDX-License-Identifier: MIT */
+#include "runtime/cuda.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the driver ----------------------------------------------------------------------------------
+ */
+
+void tn__cu_text(const tn__driver *cu, CUresult r, char *out, size_t n)
+{
+    const char *name = NULL, *text = NULL;
+    if (cu->error_name(r, &name) || !name)
+        name = "an unknown error";
+    if (cu->error_text(r, &text) || !text)
+        text = "no description";
+    snprintf(out, n, "%s (%d): %s", name, (int)r, text);
+}
+
+tn_status tn__cu(const tn__gpu *g, CUresult r, const char *what)
+{
+    char text[256];
+    if (r == CUDA_SUCCESS)
+        return TN_OK;
+    tn__cu_text(g->cu, r, text, sizeof text);
+    return tn__fail(r == CUDA_ERROR_OUT_OF_MEMORY ? TN_MEMORY : TN_DRIVER, "%s on cuda:%d: %s",
+                    what, (int)g->base.dl.device_id, text);
+}
+
+/* The library stays: what hangs on it (BLAS) has threads and memory of its own in it. */
+static bool find_functions(tn__cuda *c)
+{
+    static const struct {
+        const char *symbol;
+        size_t at;
+    } functions[] = {
+#define CU(field, symbol, parameters) {symbol, offsetof(tn__driver, field)},
+#include "runtime/cuda_driver.def"
+#undef CU
+    };
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        snprintf(c->missing, sizeof c->missing,
+                 "the CUDA driver (libcuda.so.1) was not found: it comes with NVIDIA's driver for "
+                 "the GPU");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *f = dlsym(lib, functions[i].symbol);
+        if (!f) {
+            snprintf(c->missing, sizeof c->missing,
+                     "the CUDA driver (libcuda.so.1) has no %s: it is too old",
+                     functions[i].symbol);
+            return false;
+        }
+        memcpy((char *)&c->cu + functions[i].at, &f, sizeof f);
+    }
+    return true;
+}
+
+static void count_devices(tn__cuda *c)
+{
+    const char *what = "cuInit";
+    CUresult r = c->cu.init(0);
+    if (!r) {
+        what = "cuDeviceGetCount";
+        r = c->cu.count(&c->count);
+    }
+    if (r == CUDA_ERROR_NO_DEVICE || (!r && c->count < 1)) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        snprintf(c->missing, sizeof c->missing, "the CUDA driver sees no GPU%s%s%s",
+                 visible ? " (CUDA_VISIBLE_DEVICES is '" : "", visible ? visible : "",
+                 visible ? "')" : "");
+        c->count = 0;
+    } else if (r) {
+        char text[256];
+        tn__cu_text(&c->cu, r, text, sizeof text);
+        snprintf(c->missing, sizeof c->missing, "the CUDA driver does not start: %s: %s", what,
+                 text);
+        c->count = 0;
+    }
+}
+
+/* The context is locked. NULL without memory. */
+static tn__cuda *driver(tn_context *ctx)
+{
+    if (ctx->cuda)
+        return ctx->cuda;
+    tn__cuda *c = calloc(1, sizeof *c);
+    if (!c) {
+        tn__fail(TN_MEMORY, "no memory for the CUDA driver");
+        return NULL;
+    }
+    if (find_functions(c))
+        count_devices(c);
+    c->gpus = calloc((size_t)c->count + 1, sizeof *c->gpus);
+    if (!c->gpus) {
+        tn__fail(TN_MEMORY, "no memory for the CUDA driver");
+        free(c);
+        return NULL;
+    }
+    return ctx->cuda = c;
+}
 
 int tn__cuda_count(tn_context *ctx)
 {
-    (void)ctx;
-    return 0;
+    pthread_mutex_lock(&ctx->lock);
+    const tn__cuda *c = driver(ctx);
+    const int n = c ? c->count : 0;
+    if (c && !n)
+        tn__fail(TN_UNSUPPORTED, "%s", c->missing);
+    pthread_mutex_unlock(&ctx->lock);
+    return n;
 }
-tn__device *tn__cuda_get(tn_context *ctx, int number)
+
+/* --- devices -------------------------------------------------------------------------------------
+ */
+
+static void gpu_close(tn__gpu *g)
 {
-    (void)ctx;
-    tn__fail(TN_UNSUPPORTED, "cuda:%d: the CUDA driver was not found", number);
+    if (g->heap) {
+        tn__cuda_sync(&g->base);
+        if (g->base.stream)
+            tn__stream_end(g->base.stream);
+        g->base.ops->enter(&g->base);
+        tn__gpu_copies_close(g);
+        tn__heap_destroy(g->heap);
+        g->base.ops->leave(&g->base);
+    }
+    if (g->context)
+        g->cu->release(g->device);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+static CUresult attributes(tn__gpu *g)
+{
+    int major = 0, minor = 0;
+    CUresult r = g->cu->attribute(&major, CU_ATTR_MAJOR, g->device);
+    if (!r)
+        r = g->cu->attribute(&minor, CU_ATTR_MINOR, g->device);
+    g->arch = 10 * major + minor;
+    return r;
+}
+
+static tn_status gpu_start(tn__gpu *g, int number)
+{
+    CUresult r = g->cu->device(&g->device, number);
+    if (!r)
+        r = attributes(g);
+    if (!r)
+        r = g->cu->retain(&g->context, g->device);
+    if (r)
+        return tn__cu(g, r, "the device cannot be opened");
+    const tn_status s = tn__gpu_heap_open(g);
+    return s ? s : tn__stream_new(&g->base, NULL, false, &g->base.stream);
+}
+
+/* The context is locked. */
+static tn__gpu *gpu_open(tn_context *ctx, tn__cuda *c, int number)
+{
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    tn__gpu *g = calloc(1, sizeof *g);
+    if (!g) {
+        tn__fail(TN_MEMORY, "no memory for a device");
+        return NULL;
+    }
+    g->base.ops = &tn__cuda_backend;
+    g->base.ctx = ctx;
+    g->base.dl = (DLDevice){kDLCUDA, number};
+    g->cuda = c;
+    g->cu = &c->cu;
+    g->blocking = blocking && *blocking && strcmp(blocking, "0") != 0;
+    pthread_mutex_init(&g->lock, NULL);
+    if (!gpu_start(g, number))
+        return g;
+    gpu_close(g);
     return NULL;
 }
+
+tn__device *tn__cuda_get(tn_context *ctx, int number)
+{
+    pthread_mutex_lock(&ctx->lock);
+    tn__cuda *c = driver(ctx);
+    tn__gpu *g = NULL;
+    if (c && !c->count)
+        tn__fail(TN_UNSUPPORTED, "cuda:%d: %s", number, c->missing);
+    else if (c && (number < 0 || number >= c->count))
+        tn__fail(TN_UNSUPPORTED, "cuda:%d: there %s %d CUDA device%s", number,
+                 c->count == 1 ? "is" : "are", c->count, c->count == 1 ? "" : "s");
+    else if (c && !c->gpus[number])
+        g = c->gpus[number] = gpu_open(ctx, c, number);
+    else if (c)
+        g = c->gpus[number];
+    pthread_mutex_unlock(&ctx->lock);
+    return g ? &g->base : NULL;
+}
+
 void tn__cuda_close(tn_context *ctx)
 {
-    (void)ctx;
+    tn__cuda *c = ctx->cuda;
+    if (!c)
+        return;
+    if (c->npinned) { /* made through the first device */
+        c->gpus[0]->base.ops->enter(&c->gpus[0]->base);
+        for (int i = 0; i < c->npinned; i++)
+            c->cu.host_free(c->pinned[i]);
+        c->gpus[0]->base.ops->leave(&c->gpus[0]->base);
+    }
+    for (int i = 0; i < c->count; i++)
+        if (c->gpus[i])
+            gpu_close(c->gpus[i]);
+    free(c->pinned);
+    free(c->gpus);
+    free(c);
+    ctx->cuda = NULL;
 }
+
 tn_status tn__cuda_info(tn__device *d, tn_device_info *out)
 {
-    (void)d, (void)out;
-    return TN_UNSUPPORTED;
+    tn__gpu *g = tn__gpu_of(d);
+    const struct {
+        int *to, attribute;
+    } wanted[] = {
+        {&out->multiprocessors, CU_ATTR_MULTIPROCESSORS},
+        {&out->warp, CU_ATTR_WARP_SIZE},
+        {&out->max_threads_per_block, CU_ATTR_MAX_THREADS_PER_BLOCK},
+        {&out->shared_per_block, CU_ATTR_SHARED_PER_BLOCK},
+        {&out->major, CU_ATTR_MAJOR},
+        {&out->minor, CU_ATTR_MINOR},
+    };
+    CUresult r = g->cu->name(out->name, (int)sizeof out->name, g->device);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !r; i++)
+        r = g->cu->attribute(wanted[i].to, wanted[i].attribute, g->device);
+    if (!r)
+        r = g->cu->memory(&out->memory, g->device);
+    if (!r)
+        r = g->cu->version(&out->driver);
+    return tn__cu(g, r, "the device's properties");
 }
+
 tn_status tn__cuda_peer(tn__device *d, tn__device *peer, int *out)
 {
-    (void)d, (void)peer, (void)out;
-    return TN_UNSUPPORTED;
+    tn__gpu *g = tn__gpu_of(d);
+    return tn__cu(g, g->cu->can_access_peer(out, g->device, tn__gpu_of(peer)->device),
+                  "cuDeviceCanAccessPeer");
 }
-tn__memory tn__cuda_memory(tn__device *d)
+
+/* --- the table -----------------------------------------------------------------------------------
+ */
+
+static void gpu_enter(tn__device *d)
 {
-    (void)d;
-    return (tn__memory){0};
+    tn__gpu_of(d)->cu->push(tn__gpu_of(d)->context);
 }
-void tn__cuda_reset_peak(tn__device *d)
+
+static void gpu_leave(tn__device *d)
 {
-    (void)d;
+    CUcontext old;
+    tn__gpu_of(d)->cu->pop(&old);
 }
-tn_status tn__cuda_empty_cache(tn__device *d)
+
+static bool gpu_arch(tn__device *d, int64_t arch)
 {
-    (void)d;
-    return TN_OK;
+    return tn__gpu_of(d)->arch >= arch;
 }
-size_t tn__cuda_snapshot(tn__device *d, char *out, size_t n)
+
+static bool gpu_has(tn__device *d, int64_t library)
 {
-    (void)d, (void)out, (void)n;
-    return 0;
+    return library == TN_HAS_BLAS && tn__gpu_has_blas(tn__gpu_of(d));
 }
-tn_status tn__cuda_host_alloc(tn__device *d, size_t bytes, void **out)
+
+tn_status tn__cu_step(tn_stream *s, const char *what)
 {
-    (void)d, (void)bytes, (void)out;
-    return TN_UNSUPPORTED;
+    tn__gpu *g = tn__gpu_of(s->dev);
+    return g->blocking ? tn__cu(g, g->cu->stream_sync(s->native), what) : TN_OK;
 }
-bool tn__cuda_host_free(tn_context *ctx, void *p)
-{
-    (void)ctx, (void)p;
-    return false;
-}
-tn_status tn__cuda_host_register(tn__device *d, void *p, size_t bytes, bool on)
-{
-    (void)d, (void)p, (void)bytes, (void)on;
-    return TN_UNSUPPORTED;
-}
+
+const tn__backend tn__cuda_backend = {
+    .host = false,
+    .align = 16, /* kernels read 16 bytes at once */
+    .enter = gpu_enter,
+    .leave = gpu_leave,
+    .alloc = tn__gpu_alloc,
+    .free = tn__gpu_free,
+    .record = tn__gpu_record,
+    .upload = tn__gpu_upload,
+    .download = tn__gpu_download,
+    .copy = tn__gpu_copy,
+    .peer = tn__gpu_peer,
+    .strided = tn__gpu_strided,
+    .fill = tn__gpu_fill,
+    .sync = tn__gpu_sync,
+    .launch = tn__gpu_launch,
+    .gemm = tn__gpu_gemm,
+    .arch = gpu_arch,
+    .has = gpu_has,
+    .open = tn__gpu_open_model,
+    .close = tn__gpu_close_model,
+    .begin = tn__gpu_begin,
+    .end = tn__gpu_end,
+    .mistakes = tn__gpu_mistakes,
+    .mistakes_on = tn__gpu_mistakes_on,
+    .constant = tn__gpu_constant,
+    .stream_open = tn__gpu_stream_open,
+    .stream_close = tn__gpu_stream_close,
+    .event_close = tn__gpu_event_close,
+    .event_record = tn__gpu_event_record,
+    .event_wait = tn__gpu_event_wait,
+    .event_sync = tn__gpu_event_sync,
+    .event_elapsed = tn__gpu_event_elapsed,
+};

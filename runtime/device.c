@@ -127,9 +127,7 @@ tn_status tn_device_synchronize(tn_context *ctx, DLDevice device)
         return TN_UNSUPPORTED;
     if (d->ops->host)
         return TN_OK;
-    d->ops->enter(d);
-    const tn_status s = d->ops->sync(NULL);
-    d->ops->leave(d);
+    const tn_status s = tn__cuda_sync(d);
     return s ? s : d->ops->mistakes_on(d, 0);
 }
 

@@ -169,11 +169,8 @@ tn_status tn_event_record(tn_event *e, tn_stream *s)
     if (e->dev != d)
         forget(e);
     d->ops->enter(d);
-    tn_status status = e->dev ? TN_OK : d->ops->event_open(e);
-    if (!status) {
-        e->dev = d;
-        status = d->ops->event_record(e, s ? s : d->stream);
-    }
+    e->dev = d;
+    const tn_status status = d->ops->event_record(e, s ? s : d->stream);
     d->ops->leave(d);
     return status;
 }
