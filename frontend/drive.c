@@ -107,10 +107,6 @@ static void set_options(Drive *d)
 /* What the language or the command has and this version does not. */
 static int unsupported(const Options *o)
 {
-    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "auto"))
-        return message_error(
-            STATUS_MACHINE,
-            "-device=%s: this version runs models on the CPU only; -S writes CUDA C", o->device);
     if (o->amp != DT_none)
         return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->place_auto)

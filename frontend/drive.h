@@ -35,6 +35,8 @@ int drive_messages(Drive *d);
 int drive_front(Drive *d);
 /** The program of the one model that -run, -train and executables take. NULL after a message. */
 Program *drive_model(Drive *d);
+/** Why nothing can be written to $TMPDIR, or NULL (drive_code.c). */
+const char *drive_bad_temporary_folder(Arena *a);
 /** Writes a text where -o or -MF says: a file whole or not at all, or a pipe or terminal. */
 int drive_write(Drive *d, const char *path, const StrBuf *text);
 

@@ -1,6 +1,7 @@
 /* drive_code.c: modes that make code: -c, -S, -shared, executables, -run and -train.
  * SPDX-License-Identifier: MIT */
 #include "codegen/output.h"
+#include "frontend/device.h"
 #include "frontend/drive.h"
 #include "frontend/place.h"
 #include "frontend/run.h"
@@ -17,7 +18,7 @@
  * --------------------------------------------------------------------- */
 
 /* Compilers need a folder for temporary files: NULL, or why it is none. */
-static const char *bad_temporary_folder(Arena *a)
+const char *drive_bad_temporary_folder(Arena *a)
 {
     const char *given = getenv("TMPDIR"), *dir = given && *given ? given : "/tmp";
     struct stat st;
@@ -125,6 +126,21 @@ static int output_path(Drive *d, const Program *p, const char *before, const cha
     return check_folder(d, *path ? *path : ".");
 }
 
+/* Lowers for the targets asked for. */
+static int lower_targets(Drive *d, Program *p, Output *out)
+{
+    bool cpu, cuda;
+    Texts archs = {0};
+    const int bad = device_targets(d, out->kind == OUTPUT_SOURCES, &cpu, &cuda, &archs);
+    if (bad)
+        return bad;
+    out->archs = archs.at;
+    out->narchs = (int)archs.n;
+    out->cpu = cpu ? compile_lower(d->c, p, false) : NULL;
+    out->cuda = cuda ? compile_lower(d->c, p, true) : NULL;
+    return (cpu && !out->cpu) || (cuda && !out->cuda) ? STATUS_INPUT : STATUS_DONE;
+}
+
 static int write_model(Drive *d, Program *p, OutputResult *all)
 {
     const Options *o = d->o;
@@ -135,18 +151,14 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
     out.out = o->output;
     if (out.kind != OUTPUT_SOURCES) {
         const bool object = out.kind == OUTPUT_OBJECT;
-        const int bad = output_path(d, p, object ? "" : "lib", object ? ".o" : ".so", &out.out);
-        if (bad)
-            return bad;
+        const int unwritable =
+            output_path(d, p, object ? "" : "lib", object ? ".o" : ".so", &out.out);
+        if (unwritable)
+            return unwritable;
     }
-    out.cpu = compile_lower(d->c, p, false);
-    if (!out.cpu)
-        return STATUS_INPUT;
-    if (out.kind == OUTPUT_SOURCES && o->cuda) {
-        out.cuda = compile_lower(d->c, p, true);
-        if (!out.cuda)
-            return STATUS_INPUT;
-    }
+    const int bad = lower_targets(d, p, &out);
+    if (bad)
+        return bad;
     const double from = compile_now();
     const char *include[2];
     out.include_dirs = include;
@@ -158,33 +170,9 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
     return r.status ? message_error(r.status, "%s", r.message) : STATUS_DONE;
 }
 
-/* An executable: the object, a main of three lines, and the driver's library. */
-static int link_executable(Drive *d, Program *p, OutputResult *all)
+static int compile_executable(Drive *d, const char *source, const char *lib, const char *exe)
 {
-    const char *name = sym_text(d->c->cx->names, p->name);
-    const char *exe;
-    const int unwritable = output_path(d, p, "", "", &exe);
-    if (unwritable)
-        return unwritable;
-    exe = exe ? exe : name;
-    HostModel *cpu = compile_lower(d->c, p, false);
-    if (!cpu)
-        return STATUS_INPUT;
-    const char *lib = place_library(d->a, "libtenon_run.a");
-    if (!lib)
-        return message_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
-    StrBuf text = {.a = d->a};
-    codegen_c(cpu, false, &text);
-    sb_printf(
-        &text,
-        "\nint tn_run_main(const tn_model_desc *desc, int argc, char **argv);\n"
-        "int main(int argc, char **argv)\n{\n    return tn_run_main(&%s_desc, argc, argv);\n}\n",
-        name);
-    const char *source = arena_printf(d->a, "%s.%ld.c", exe, (long)getpid());
     const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
-    const char *bad = codegen_write_file(d->a, source, sb_text(&text), text.n);
-    if (bad)
-        return message_error(STATUS_INPUT, "%s", bad);
     const char *args[] = {"-std=c11",
                           "-O3",
                           "-ffp-contract=off",
@@ -204,14 +192,59 @@ static int link_executable(Drive *d, Program *p, OutputResult *all)
                           NULL};
     const char *log = "";
     int status = codegen_cc(d->a, args, &log);
-    unlink(source);
     if (status)
         message_error(status, "the C compiler failed:\n%s", log);
     else if (rename(made, exe))
         status = message_error(STATUS_INPUT, "cannot write %s", exe);
     if (status)
         unlink(made);
-    else
+    return status;
+}
+
+/* The text of an executable: the object's, and a main of three lines. */
+static int write_executable_text(Drive *d, const CText *what, const char *name, const char *source)
+{
+    StrBuf text = {.a = d->a};
+    codegen_c_text(what, &text);
+    sb_printf(
+        &text,
+        "\nint tn_run_main(const tn_model_desc *desc, int argc, char **argv);\n"
+        "int main(int argc, char **argv)\n{\n    return tn_run_main(&%s_desc, argc, argv);\n}\n",
+        name);
+    const char *bad = codegen_write_file(d->a, source, sb_text(&text), text.n);
+    return bad ? message_error(STATUS_INPUT, "%s", bad) : STATUS_DONE;
+}
+
+/* An executable: that text, compiled and linked with the driver's library. */
+static int link_executable(Drive *d, Program *p, OutputResult *all)
+{
+    const char *name = sym_text(d->c->cx->names, p->name), *exe, *bad = NULL;
+    Output out = {.kind = OUTPUT_OBJECT, .debug = d->o->debug};
+    int status = output_path(d, p, "", "", &exe);
+    if (!status)
+        status = lower_targets(d, p, &out);
+    if (status)
+        return status;
+    exe = exe ? exe : name;
+    const char *lib = place_library(d->a, "libtenon_run.a");
+    if (!lib)
+        return message_error(STATUS_MACHINE, "libtenon_run.a is not beside the command or in lib/");
+    const char *prefix = arena_printf(d->a, "%s.%ld", exe, (long)getpid());
+    const char *source = arena_printf(d->a, "%s.c", prefix);
+    CText what = {.cpu = out.cpu, .cuda = out.cuda};
+    if (out.cuda) {
+        status =
+            codegen_image_files(d->a, &out, arena_printf(d->a, "%s.image", prefix), &what, &bad);
+        if (status)
+            message_error(status, "%s", bad);
+    }
+    if (!status)
+        status = write_executable_text(d, &what, name, source);
+    if (!status)
+        status = compile_executable(d, source, lib, exe);
+    unlink(source);
+    codegen_image_files_remove(&what);
+    if (!status)
         vec_push(d->a, &all->files, exe);
     return status;
 }
@@ -237,7 +270,7 @@ int drive_code(Drive *d)
         status = check_depend(d);
     if (status)
         return status;
-    const char *no_folder = d->o->mode == MODE_source ? NULL : bad_temporary_folder(d->a);
+    const char *no_folder = d->o->mode == MODE_source ? NULL : drive_bad_temporary_folder(d->a);
     if (no_folder)
         return message_error(STATUS_MACHINE, "%s", no_folder);
     const uint32_t n = d->c->models.models.n;
@@ -265,35 +298,20 @@ int drive_code(Drive *d)
 /* --- in memory
  * -------------------------------------------------------------------------------------- */
 
-static int load(Drive *d, const tn_model_desc **desc)
+static int load(Drive *d, LoadedModel *model, DLDevice *device)
 {
-    int status = drive_front(d);
+    const int status = drive_front(d);
     if (status)
         return status;
     Program *p = drive_model(d);
-    if (!p)
-        return STATUS_INPUT;
-    HostModel *cpu = compile_lower(d->c, p, false);
-    if (!cpu) {
-        status = drive_messages(d);
-        return status ? status : STATUS_INPUT;
-    }
-    const double from = compile_now();
-    const LoadedModel m = codegen_load(d->a, cpu, d->o->level);
-    compile_time(d->c, m.cached ? "load from the cache" : "C compiler and load", from);
-    if (m.status) {
-        const char *no_folder = bad_temporary_folder(d->a);
-        return message_error(no_folder ? STATUS_MACHINE : m.status, "%s",
-                             no_folder ? no_folder : m.message);
-    }
-    *desc = m.desc;
-    return STATUS_DONE;
+    return p ? device_load(d, p, model, device) : STATUS_INPUT;
 }
 
 int drive_run(Drive *d)
 {
-    const tn_model_desc *desc;
-    const int status = load(d, &desc);
+    LoadedModel model;
+    DLDevice device;
+    const int status = load(d, &model, &device);
     if (status)
         return status;
     const Options *o = d->o;
@@ -311,15 +329,17 @@ int drive_run(Drive *d)
         .files = d->c->models.files.at,
         .nfiles = (int)d->c->models.files.n,
         .threads = o->threads,
+        .device = device,
         .repeat = o->bench && !o->grad ? 50 : 0,
     };
-    return run_method(d->a, desc, &run);
+    return run_method(d->a, model.desc, &run);
 }
 
 int drive_train(Drive *d)
 {
-    const tn_model_desc *desc;
-    const int status = load(d, &desc);
+    LoadedModel model;
+    DLDevice device;
+    const int status = load(d, &model, &device);
     if (status)
         return status;
     const Options *o = d->o;
@@ -337,6 +357,7 @@ int drive_train(Drive *d)
         .resume = o->resume,
         .data = o->data,
         .threads = o->threads,
+        .device = device,
     };
-    return train_run(d->a, desc, &train);
+    return train_run(d->a, model.desc, &train);
 }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "codegen/output.h"
 #include "frontend/data.h"
+#include "frontend/device.h"
 #include "frontend/drive.h"
 #include "frontend/gradcheck.h"
 #include "runtime/include/tenon_program.h"
@@ -100,16 +101,14 @@ static int test_model(Drive *d, Program *p, int *passed, int *failed)
         any = any || p->graphs.at[i]->kind == GRAPH_TEST;
     if (!any)
         return STATUS_DONE;
-    HostModel *cpu = compile_lower(d->c, p, false);
-    if (!cpu)
-        return STATUS_INPUT;
-    const LoadedModel loaded = codegen_load(d->a, cpu, d->o->level);
-    if (loaded.status)
-        return message_error(loaded.status, "%s", loaded.message);
+    LoadedModel loaded;
+    DLDevice device;
+    int status = device_load(d, p, &loaded, &device);
+    if (status)
+        return status;
     Tests t = {.d = d, .p = p, .desc = loaded.desc};
     const tn_context_options co = {.size = sizeof co, .threads = d->o->threads};
-    const tn_model_options mo = {.size = sizeof mo, .seed = d->o->seed};
-    int status = STATUS_DONE;
+    const tn_model_options mo = {.size = sizeof mo, .seed = d->o->seed, .device = device};
     if (!tn_context_create(&co, &t.ctx))
         tn_context_set_print(t.ctx, tensor_show, NULL);
     if (!t.ctx || tn_model_create(t.ctx, t.desc, &mo, &t.m))

@@ -268,6 +268,23 @@ static int check_cotangents(const Run *r, const tn_program *b)
     return 0;
 }
 
+/* Gradients of the parameters, which lie where the model lives. */
+static int list_gradients(Run *r)
+{
+    tn_stream *stream = tn_stream_default(r->ctx, tn_model_device(r->m));
+    for (int i = 0; i < tn_model_state_count(r->m); i++) {
+        tn_state_entry e;
+        if (tn_model_state(r->m, i, &e) || !e.grad.data)
+            continue;
+        DLTensor host = arrays_make(r->out, data_dtype(&e.grad), e.grad.ndim, e.grad.shape);
+        const tn_status s = tn_copy(&host, &e.grad, stream, 0);
+        if (s)
+            return failed(r, s);
+        arrays_add(r->out, arena_printf(r->a, "d_%s", e.name), host);
+    }
+    return 0;
+}
+
 static int with_gradients(Run *r, const char *method)
 {
     const int forward = find_program(r, method, TN_FORWARD_TRAIN);
@@ -300,12 +317,8 @@ static int with_gradients(Run *r, const char *method)
     if (status)
         return status;
     list_results(r, backward, grads, NULL);
-    for (int i = 0; i < tn_model_state_count(r->m); i++) {
-        tn_state_entry e;
-        if (!tn_model_state(r->m, i, &e) && e.grad.data)
-            arrays_add(r->out, arena_printf(r->a, "d_%s", e.name), e.grad);
-    }
-    return show(r);
+    status = list_gradients(r);
+    return status ? status : show(r);
 }
 
 static int without_gradients(Run *r, int program)
@@ -355,7 +368,7 @@ static int begin(Run *r)
     if (s)
         return failed(r, s);
     tn_context_set_print(r->ctx, tensor_show, NULL);
-    const tn_model_options mo = {.size = sizeof mo, .seed = r->o->seed};
+    const tn_model_options mo = {.size = sizeof mo, .seed = r->o->seed, .device = r->o->device};
     s = tn_model_create(r->ctx, r->desc, &mo, &r->m);
     if (!s && r->o->load)
         s = tn_model_load(r->m, r->o->load);

@@ -17,6 +17,7 @@ typedef struct {
     const char *load, *out; /* state file; result file; or NULL */
     uint64_t seed;
     int threads;
+    DLDevice device; /* {0, 0}: a GPU if the model was compiled for it and there is one */
     const char *const *files; /* the model's, as the user named them: for messages; or NULL */
     int nfiles;
     int repeat; /* > 0: also time so many calls and print the median (-bench) */

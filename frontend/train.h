@@ -22,6 +22,7 @@ typedef struct {
     const char *data;
     bool quiet; /* no progress bar even on a terminal */
     int threads;
+    DLDevice device; /* where the model lives */
 } TrainOptions;
 
 /** Trains and reports on standard output; errors go to standard error. The exit status. */

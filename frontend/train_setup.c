@@ -330,7 +330,7 @@ static int make_model(Trainer *t)
     if (s)
         return train_failed(t, s);
     tn_context_set_print(t->ctx, tensor_show, NULL);
-    const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed};
+    const tn_model_options mo = {.size = sizeof mo, .seed = t->o->seed, .device = t->o->device};
     s = tn_model_create(t->ctx, t->desc, &mo, &t->m);
     if (!s && t->o->load)
         s = tn_model_load(t->m, t->o->load);

@@ -1,0 +1,113 @@
+/* device.c: see device.h. SPDX-License-Identifier: MIT */
+#include "frontend/device.h"
+
+#include "codegen/images.h"
+#include "ir/base/die.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Capability of a device, as in sm_NN; 0 after a failure of the runtime. */
+static int capability(DLDevice device)
+{
+    tn_context *ctx = NULL;
+    tn_device_info info = {.size = sizeof info};
+    int sm = 0;
+    if (!tn_context_create(NULL, &ctx) && !tn_device_available(ctx, device) &&
+        !tn_device_properties(ctx, device, &info))
+        sm = 10 * info.major + info.minor;
+    tn_context_destroy(ctx);
+    return sm;
+}
+
+/* --- code for files ------------------------------------------------------------------------------
+ */
+
+/* Two generations that most have; newer ones compile the PTX that goes with the lowest. */
+static const char *const usual_archs[] = {"sm_80", "sm_90"};
+
+static int read_archs(Drive *d, Texts *archs)
+{
+    const Options *o = d->o;
+    for (uint32_t i = 0; i < o->arch.n; i++) {
+        const char *arch = o->arch.at[i];
+        if (!strcmp(arch, "native")) {
+            const int sm = capability((DLDevice){kDLCUDA, 0});
+            if (!sm)
+                return message_error(STATUS_MACHINE, "-arch=native: %s", tn_last_error());
+            arch = arena_printf(d->a, "sm_%d", sm);
+        }
+        vec_push(d->a, archs, arch);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(usual_archs) && !o->arch.n; i++)
+        vec_push(d->a, archs, usual_archs[i]);
+    return STATUS_DONE;
+}
+
+int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs)
+{
+    const char *why = NULL;
+    *cpu = d->o->cpu;
+    *cuda = d->o->cuda;
+    if (*cuda && !d->o->target_given && !sources && !images_compiler(d->a, &why)) {
+        *cuda = false;
+        if (d->o->arch.n)
+            return message_error(STATUS_MACHINE, "-arch: no NVRTC (install the CUDA toolkit): %s",
+                                 why);
+        if (d->o->verbose)
+            fprintf(stderr, "tenon: note: code for the CPU only; no NVRTC: %s\n", why);
+    }
+    return *cuda && !sources ? read_archs(d, archs) : STATUS_DONE;
+}
+
+/* --- models in memory ----------------------------------------------------------------------------
+ */
+
+/* The device, and its capability where it is a GPU. */
+static int choose(Drive *d, DLDevice *device, int *sm)
+{
+    const char *name = d->o->device, *why = NULL;
+    *device = (DLDevice){kDLCPU, 0};
+    *sm = 0;
+    if (!strcmp(name, "cpu"))
+        return STATUS_DONE;
+    const bool automatic = !strcmp(name, "auto");
+    const DLDevice gpu = {kDLCUDA, name[strcspn(name, ":")] ? atoi(strchr(name, ':') + 1) : 0};
+    *sm = capability(gpu);
+    if (!*sm && !automatic)
+        return message_error(STATUS_MACHINE, "-device=%s: %s", name, tn_last_error());
+    if (*sm && !images_compiler(d->a, &why)) {
+        if (!automatic)
+            return message_error(STATUS_MACHINE,
+                                 "-device=%s: no NVRTC (install the CUDA toolkit): %s", name, why);
+        *sm = 0;
+    }
+    if (*sm)
+        *device = gpu;
+    if (d->o->verbose)
+        fprintf(stderr, "tenon: note: the model lives on %s\n",
+                *sm ? arena_printf(d->a, "cuda:%d (sm_%d)", gpu.device_id, *sm) : "the CPU");
+    return STATUS_DONE;
+}
+
+int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device)
+{
+    int sm, status = choose(d, device, &sm);
+    if (status)
+        return status;
+    d->c->debug = d->o->debug || sm; /* nobody reads this CUDA text, but tools ask it for lines */
+    HostModel *m = compile_lower(d->c, p, sm != 0);
+    if (!m) {
+        status = drive_messages(d);
+        return status ? status : STATUS_INPUT;
+    }
+    const double from = compile_now();
+    *model = sm ? codegen_load_cuda(d->a, m, sm) : codegen_load(d->a, m, d->o->level);
+    compile_time(d->c, model->cached ? "load from the cache" : "compile and load", from);
+    if (!model->status)
+        return STATUS_DONE;
+    const char *no_folder = drive_bad_temporary_folder(d->a);
+    return message_error(no_folder ? STATUS_MACHINE : model->status, "%s",
+                         no_folder ? no_folder : model->message);
+}

@@ -1,0 +1,18 @@
+/* device.h: what -device=, -target= and -arch= stand for on this machine.
+ * SPDX-License-Identifier: MIT */
+#ifndef TENON_DEVICE_H
+#define TENON_DEVICE_H
+
+#include "codegen/output.h"
+#include "frontend/drive.h"
+#include "runtime/include/tenon.h"
+
+/** Which targets code is made for, and which architectures: -target, else both where there is an
+ * NVRTC (sources need none). STATUS_MACHINE after a message where -arch=native finds no GPU. */
+int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs);
+
+/** Compiles the model for the device that -device= names, or for the first GPU that can be used,
+ * else the CPU, and loads it. The exit status. */
+int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device);
+
+#endif
