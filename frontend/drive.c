@@ -14,11 +14,12 @@ int drive_messages(Drive *d)
 {
     const Diags *diags = d->c->cx->diags;
     const char *no_color = getenv("NO_COLOR");
-    DiagStyle style = {.json = d->o->json};
+    DiagStyle style = {.json = d->o->json, .from = d->said};
     style.color = isatty(STDERR_FILENO) && !(no_color && *no_color);
     StrBuf out = {.a = d->a};
-    if (diag_count(diags))
+    if (diag_count(diags) > d->said)
         diag_render(diags, style, &out);
+    d->said = diag_count(diags);
     fputs(sb_text(&out), stderr);
     return diag_errors(diags) ? STATUS_INPUT : STATUS_DONE;
 }

@@ -13,6 +13,7 @@ typedef struct {
     const Options *o;
     Compile *c;
     Arena *a;
+    int said;           /* messages that were printed */
     const char *method; /* of -run, without the model's name; or NULL */
 } Drive;
 
@@ -29,7 +30,7 @@ int drive_train(Drive *d);
 /* drive_test.c */
 int drive_test(Drive *d);
 
-/** Messages so far to standard error. STATUS_INPUT if one is an error, else STATUS_DONE. */
+/** Messages since the last time to standard error. STATUS_INPUT if one is an error, else STATUS_DONE. */
 int drive_messages(Drive *d);
 /** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
 int drive_front(Drive *d);

@@ -176,7 +176,7 @@ typedef struct {
 } Member;
 
 struct Instance {
-    const ModuleRef *module;
+    const ModuleRef *module; /* NULL: the root of several models, which are its members */
     VEC(Member) members;
     Values args; /* as configured, for copy() */
     bool building;

@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
     Elab *e;
     FileEnv *file;
-    const AstDecl *decl; /* NULL: -m */
+    const AstDecl *decl; /* NULL: -m, or of several models */
     Trains trains;
     Segments segments;
     VEC(MethodSize) sizes;
@@ -102,6 +102,9 @@ bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph
 
 /* ---- elab_test.c ---- */
 
+/** The tests that belong to the model; to several: those that name more than one. */
 void make_tests(Model *m);
+/** Whether some test of the file names this model and another one. */
+bool tested_jointly(const FileEnv *f, Sym model);
 
 #endif

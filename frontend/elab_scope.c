@@ -128,7 +128,15 @@ Value global_value(Elab *e, FileEnv *f, Global *g)
 
 static bool lookup_model(Elab *e, Sym name, Value *out)
 {
-    if (!e->root || !e->p || !sym_eq(e->p->name, name))
+    if (!e->root || !e->p)
+        return false;
+    if (!e->root->module) { /* the program of tests that name several models */
+        const Member *m = member_find(e->root, name);
+        if (m)
+            *out = m->value;
+        return m != NULL;
+    }
+    if (!sym_eq(e->p->name, name))
         return false;
     *out = (Value){.kind = V_instance, .inst = e->root};
     return true;

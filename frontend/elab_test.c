@@ -6,28 +6,43 @@
 
 /* ---- tests ---- */
 
-/* The model whose program a test belongs to: the first that it names, else the file's first. */
-static bool belongs(Model *m, const AstDecl *test)
+/* How many models of the file a test names; *owner: the first of these, else the file's first. */
+static uint32_t models_named(const FileEnv *f, const AstDecl *test, const AstDecl **owner)
 {
-    Elab *e = m->e;
-    const AstDecls *decls = &m->file->ast->decls;
-    const AstDecl *first = NULL, *used = NULL;
+    const AstDecls *decls = &f->ast->decls;
+    const AstDecl *first = NULL;
+    uint32_t n = 0;
+    *owner = NULL;
     for (uint32_t i = 0; i < decls->n; i++) {
-        Sym name = decls->at[i]->name.sym;
         if (decls->at[i]->kind != DECL_model)
             continue;
-        if (!first)
-            first = decls->at[i];
-        if (!body_uses(&test->body, name))
-            continue;
-        if (used && sym_eq(e->p->name, used->name.sym))
-            elab_unsupported(e, test->at, "a test of several models");
-        if (!used)
-            used = decls->at[i];
+        first = first ? first : decls->at[i];
+        if (body_uses(&test->body, decls->at[i]->name.sym) && !n++)
+            *owner = decls->at[i];
     }
-    if (!used)
-        used = first;
-    return used && sym_eq(used->name.sym, e->p->name);
+    *owner = *owner ? *owner : first;
+    return n;
+}
+
+/* A test that names several models is no single one's. */
+static bool belongs(Model *m, const AstDecl *test)
+{
+    const AstDecl *owner;
+    const bool several = models_named(m->file, test, &owner) > 1;
+    if (several || !m->decl)
+        return several && !m->decl;
+    return owner && sym_eq(owner->name.sym, m->e->p->name);
+}
+
+bool tested_jointly(const FileEnv *f, Sym model)
+{
+    const AstDecls *decls = &f->ast->decls;
+    const AstDecl *owner;
+    for (uint32_t i = 0; i < decls->n; i++)
+        if (decls->at[i]->kind == DECL_test && body_uses(&decls->at[i]->body, model) &&
+            models_named(f, decls->at[i], &owner) > 1)
+            return true;
+    return false;
 }
 
 static void make_test(Model *m, const AstDecl *d)
@@ -57,7 +72,7 @@ static void make_test(Model *m, const AstDecl *d)
 
 void make_tests(Model *m)
 {
-    if (!m->decl)
+    if (!m->decl && m->e->root->module) /* -m */
         return;
     const AstDecls *decls = &m->file->ast->decls;
     for (uint32_t i = 0; i < decls->n; i++)

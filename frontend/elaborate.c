@@ -350,6 +350,40 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
     e->base_float = e->o->default_float ? e->o->default_float : DT_f32;
 }
 
+/* The program of tests that name several models: its root holds them, and has no methods. */
+static void make_joint(Elab *e, FileEnv *f)
+{
+    Model m = {.e = e, .file = f};
+    const int before = diag_errors(e->diags);
+    begin_program(e, f, sym_new(e, "several_models"));
+    e->p->file = f->path;
+    Env env = {.file = f, .scope = scope_push(e, NULL)};
+    Instance *root = arena_new(e->a, Instance);
+    root->dtype = e->base_float;
+    for (uint32_t i = 0; i < f->ast->decls.n; i++) {
+        const AstDecl *d = f->ast->decls.at[i];
+        if (d->kind != DECL_model || !tested_jointly(f, d->name.sym))
+            continue;
+        const Value v = make_root(e, &env, d->value);
+        const Member member = {.name = d->name.sym,
+                               .kind = MEMBER_sub,
+                               .value = v,
+                               .as = d->name.sym,
+                               .at = d->name.at};
+        if (v.kind == V_instance)
+            vec_push(e->a, &root->members, member);
+    }
+    if (!root->members.n || diag_errors(e->diags) > before)
+        return;
+    e->root = root;
+    name_states(e, root);
+    layout_states(&m);
+    end_init(&m, begin_init(&m));
+    make_tests(&m);
+    if (diag_errors(e->diags) == before)
+        vec_push(e->a, &e->out->models, e->p);
+}
+
 static void check_trains(Elab *e, FileEnv *f)
 {
     for (uint32_t i = 0; i < f->ast->decls.n; i++) {
@@ -397,6 +431,8 @@ static void make_models(Elab *e, FileEnv *f)
         found = true;
         make_model(e, f, d, d->value, d->name.sym);
     }
+    if (e->o->tests && !e->o->only_model && !diag_errors(e->diags))
+        make_joint(e, f);
     if (!found && e->o->only_model) {
         Diag *d = diag_report(e->diags, DIAG_unknown_name, (Span){0}, "there is no model '%s'",
                               e->o->only_model);

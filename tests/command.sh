@@ -199,6 +199,15 @@ expect 1 'two.tn has 3 models to choose from' -- "$tenon" two.tn -o out/two
 check "one of them" "$tenon" two.tn -m p -o point
 expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2
 
+cat >>two.tn <<'END'
+test "a and b" { assert allclose(b(ones(2, 3)), 2 * a(ones(2, 3))) }
+test "wrong" { assert allclose(b(ones(2, 3)), a(ones(2, 3))) }
+END
+expect 1 'ok   a and b' 'FAIL wrong' 'two.tn:16: does not hold' '1 passed, 1 failed' -- "$tenon" -test two.tn
+sed 's/sum(1) \* n/sum(1) * q/' two.tn >once.tn
+message_once() { "$tenon" -test once.tn 2>&1 | grep -c 'once.tn:[0-9:]*error'; }
+expect 0 '^1$' -- message_once
+
 # --- reports -------------------------------------------------------------------------------------------
 expect 0 'target cpu   B=3$' -- "$tenon" -report "$digits" B=3
 expect 2 "has no size 'Q'" -- "$tenon" -report "$digits" Q=3

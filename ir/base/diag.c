@@ -492,8 +492,9 @@ void diag_render(const Diags *d, DiagStyle style, StrBuf *out)
     Render r = {d, style, out, scratch};
     Diag **list = arena_array(scratch, Diag *, d->all.n + 1);
     int n = 0, errors = 0, hidden = 0, shown = 0;
+    int before = style.from;
     for (uint32_t i = 0; i < d->all.n; i++)
-        if (is_shown(d, d->all.at[i]))
+        if (is_shown(d, d->all.at[i]) && before-- <= 0)
             list[n++] = d->all.at[i];
     qsort(list, (size_t)n, sizeof *list, by_place);
     if (style.json)

@@ -68,6 +68,7 @@ int diag_count(const Diags *d);
 typedef struct {
     bool color, json;
     int limit; /* errors shown; 0: 20 */
+    int from;  /* how many of them are left out, since they were shown already */
 } DiagStyle;
 
 /** Renders everything so far, sorted by file and position, equal messages once. */
