@@ -96,6 +96,8 @@ void handle_each(HandleKind kind, void (*visit)(Handle *h, void *with), void *wi
 const char *handle_kind_name(HandleKind kind);
 /** Findings for what lives in `context` (NULL: in all of them, at exit). */
 void leaks_report(Context *context, const char *when);
+/** The same for what stand-ins of libraries counted. */
+void library_leaks(void);
 
 /* --- contexts: drv_context.c
  * ------------------------------------------------------------------------- */

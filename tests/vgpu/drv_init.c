@@ -97,23 +97,68 @@ API cuGetExportTable(const void **table, const CUuuid *id)
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/* A name without version stands for the newest one that the caller's CUDA version has. */
+/* A name without version stands for the newest version that the caller's CUDA has. Where that is
+ * not
+ * "_v2 since 3.2", the newest first. */
+static const struct {
+    const char *name;
+    int since;
+    const char *full;
+} renamed[] = {
+    {"cuCtxCreate", 12050, "cuCtxCreate_v4"},
+    {"cuCtxCreate", 11040, "cuCtxCreate_v3"},
+    {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
+    {"cuEventElapsedTime", 0, "cuEventElapsedTime"},
+    {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+    {"cuGetProcAddress", 0, "cuGetProcAddress"},
+    {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+    {"cuGraphInstantiate", 11000, "cuGraphInstantiate_v2"},
+    {"cuGraphExecUpdate", 12000, "cuGraphExecUpdate_v2"},
+    {"cuGraphExecUpdate", 0, "cuGraphExecUpdate"},
+    {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"},
+    {"cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"},
+    {"cuGraphKernelNodeSetParams", 0, "cuGraphKernelNodeSetParams_v2"},
+    {"cuGraphExecKernelNodeSetParams", 12000, "cuGraphExecKernelNodeSetParams_v2"},
+    {"cuGraphExecKernelNodeSetParams", 0, "cuGraphExecKernelNodeSetParams"},
+    {"cuGraphAddDependencies", 12030, "cuGraphAddDependencies_v2"},
+    {"cuGraphAddDependencies", 0, "cuGraphAddDependencies"},
+    {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies_v2"},
+    {"cuGraphRemoveDependencies", 0, "cuGraphRemoveDependencies"},
+    {"cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"},
+    {"cuGraphGetEdges", 0, "cuGraphGetEdges"},
+    {"cuGraphNodeGetDependencies", 12030, "cuGraphNodeGetDependencies_v2"},
+    {"cuGraphNodeGetDependencies", 0, "cuGraphNodeGetDependencies"},
+    {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
+    {"cuStreamBeginCapture", 0, "cuStreamBeginCapture"},
+    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+    {"cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo_v2"},
+    {"cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"},
+};
+
+static void *look_up(void *driver, const char *name, bool per_thread)
+{
+    static const char *const ends[] = {"_ptsz", "_ptds", ""};
+    void *found = NULL;
+    for (size_t k = per_thread ? 0 : 2; k < 3 && !found; k++) {
+        char full[128];
+        snprintf(full, sizeof full, "%s%s", name, ends[k]);
+        found = dlsym(driver ? driver : RTLD_DEFAULT, full);
+    }
+    return found;
+}
+
 static void *entry_point(const char *name, int version, bool per_thread)
 {
-    static const struct {
-        const char *suffix;
-        int since;
-    } versions[] = {{"_v4", 12050}, {"_v3", 12000}, {"_v2", 3020}, {"", 0}};
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found = NULL;
-    for (int thread = per_thread; thread >= 0 && !found; thread--)
-        for (size_t k = 0; k < sizeof versions / sizeof *versions && !found; k++) {
-            char full[128];
-            static const char *const ends[2][2] = {{"", ""}, {"_ptsz", "_ptds"}};
-            for (int e = 0; e < 2 && !found && version >= versions[k].since; e++) {
-                snprintf(full, sizeof full, "%s%s%s", name, versions[k].suffix, ends[thread][e]);
-                found = dlsym(driver ? driver : RTLD_DEFAULT, full);
-            }
-        }
+    char full[128];
+    for (size_t k = 0; k < sizeof renamed / sizeof *renamed && !found; k++)
+        if (!strcmp(renamed[k].name, name) && version >= renamed[k].since)
+            found = look_up(driver, renamed[k].full, per_thread);
+    snprintf(full, sizeof full, "%s_v2", name);
+    if (!found && version >= 3020)
+        found = look_up(driver, full, per_thread);
+    if (!found)
+        found = look_up(driver, name, per_thread);
     if (driver)
         dlclose(driver);
     return found;
