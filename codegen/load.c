@@ -7,6 +7,7 @@
 #include "codegen/program.h"
 #include "runtime/include/tenon_program.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,16 +19,11 @@
 
 static const char mark[8] = {'t', 'e', 'n', 'o', 'n', 's', 'o', '1'};
 
-static const char *const flags[] = {"-std=c11",
-                                    "-ffp-contract=off",
-                                    "-fno-math-errno",
-                                    "-fno-trapping-math",
-                                    "-march=native",
-                                    "-DTN_ONE_TARGET",
-                                    "-fPIC",
-                                    "-shared",
-                                    "-w",
-                                    NULL};
+static const char *const flags[] = {"-std=c11", "-ffp-contract=off",     "-fno-math-errno",
+                                    "-fPIC",    "-fno-trapping-math", "-shared",
+                                    "-w",       NULL};
+/* Kernels are compiled for the processor at hand; a text without kernels serves all of a kind. */
+static const char *const native_flags[] = {"-march=native", "-DTN_ONE_TARGET", NULL};
 
 static const char *level_flag(int level)
 {
@@ -53,18 +49,58 @@ static uint64_t hash_processor(uint64_t h)
     return h;
 }
 
-static const char *key_of(Arena *a, const StrBuf *text, int level, const char *compiler)
+static void hash_text(uint64_t h[2], const char *text, size_t n)
 {
-    uint64_t h[2] = {HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u};
-    for (int i = 0; i < 2; i++) {
-        h[i] = hash_bytes(h[i], sb_text(text), text->n);
-        h[i] = hash_bytes(h[i], level_flag(level), 3);
-        for (int k = 0; flags[k]; k++)
-            h[i] = hash_bytes(h[i], flags[k], strlen(flags[k]) + 1);
-        h[i] = hash_bytes(h[i], compiler, strlen(compiler));
-        h[i] = hash_processor(h[i]);
+    for (int i = 0; i < 2; i++)
+        h[i] = hash_bytes(h[i], text, n);
+}
+
+/* The name of an entry: what it was made from, and behind a '-' what made it. */
+typedef struct {
+    uint64_t from[2], by;
+    bool any; /* nothing here can make it: take what others made */
+} Key;
+
+static const char *key_text(Arena *a, const Key *k)
+{
+    return arena_printf(a, "%016llx%016llx-", (unsigned long long)k->from[0],
+                        (unsigned long long)k->from[1]);
+}
+
+static const char *entry_path(Arena *a, const char *dir, const Key *k, const char *ext)
+{
+    const char *text = key_text(a, k);
+    if (!k->any)
+        return arena_printf(a, "%s/%s%016llx%s", dir, text, (unsigned long long)k->by, ext);
+    const size_t n = strlen(text), end = strlen(ext);
+    const char *found = NULL;
+    DIR *d = opendir(dir);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        const size_t length = strlen(e->d_name);
+        if (length > n + end && !strncmp(e->d_name, text, n) &&
+            !strcmp(e->d_name + length - end, ext) && (!found || strcmp(e->d_name, found) < 0))
+            found = arena_strdup(a, e->d_name);
     }
-    return arena_printf(a, "%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]);
+    if (d)
+        closedir(d);
+    return found ? arena_printf(a, "%s/%s", dir, found)
+                 : arena_printf(a, "%s/%s%s", dir, text, ext);
+}
+
+static Key text_key(const StrBuf *text, int level, bool native, const char *compiler)
+{
+    Key k = {{HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u}, HASH_START, !compiler && !native};
+    hash_text(k.from, sb_text(text), text->n);
+    hash_text(k.from, level_flag(level), 3);
+    for (int i = 0; flags[i]; i++)
+        hash_text(k.from, flags[i], strlen(flags[i]) + 1);
+    for (int i = 0; native && native_flags[i]; i++)
+        hash_text(k.from, native_flags[i], strlen(native_flags[i]) + 1);
+    if (compiler)
+        k.by = hash_bytes(k.by, compiler, strlen(compiler));
+    if (native)
+        k.by = hash_processor(k.by);
+    return k;
 }
 
 /* --- the directory -------------------------------------------------------------------------------
@@ -148,8 +184,8 @@ static bool seal(Arena *a, const char *path)
     return close(fd) == 0 && ok;
 }
 
-static int compile(Arena *a, const StrBuf *text, int level, const char *dir, const char *to,
-                   const char **message)
+static int compile(Arena *a, const StrBuf *text, int level, bool native, const char *dir,
+                   const char *to, const char **message)
 {
     char *source = arena_printf(a, "%s/source-XXXXXX.c", dir);
     int fd = mkstemps(source, 2);
@@ -165,6 +201,8 @@ static int compile(Arena *a, const StrBuf *text, int level, const char *dir, con
         vec_push(a, &args, level_flag(level));
         for (int i = 0; flags[i]; i++)
             vec_push(a, &args, flags[i]);
+        for (int i = 0; native && native_flags[i]; i++)
+            vec_push(a, &args, native_flags[i]);
         if (strstr(sb_text(text), "\n#line ")) /* whoever names the model's lines wants them */
             vec_push(a, &args, "-g");
         vec_push(a, &args, "-o");
@@ -196,8 +234,8 @@ static LoadedModel open_entry(Arena *a, const char *path, const char *model)
 }
 
 /* Compiles to `to`, by way of a name of this process. */
-static int build_entry(Arena *a, const StrBuf *text, int level, const char *dir, const char *to,
-                       const char **message)
+static int build_entry(Arena *a, const StrBuf *text, int level, bool native, const char *dir,
+                       const char *to, const char **message)
 {
     char *temp = arena_printf(a, "%s/build-XXXXXX", dir);
     int fd = mkstemp(temp);
@@ -206,7 +244,7 @@ static int build_entry(Arena *a, const StrBuf *text, int level, const char *dir,
         return 1;
     }
     close(fd);
-    int status = compile(a, text, level, dir, temp, message);
+    int status = compile(a, text, level, native, dir, temp, message);
     if (!status && (!seal(a, temp) || chmod(temp, 0755) != 0 || rename(temp, to) != 0)) {
         *message = arena_printf(a, "cannot write %s: %s", to, strerror(errno));
         status = 1;
@@ -216,7 +254,8 @@ static int build_entry(Arena *a, const StrBuf *text, int level, const char *dir,
     return status;
 }
 
-static LoadedModel load_private(Arena *a, const StrBuf *text, int level, const char *model)
+static LoadedModel load_private(Arena *a, const StrBuf *text, int level, bool native,
+                                const char *model)
 {
     const char *tmp = getenv("TMPDIR");
     char *dir = arena_printf(a, "%s/tenon-XXXXXX", tmp && *tmp ? tmp : "/tmp");
@@ -226,7 +265,7 @@ static LoadedModel load_private(Arena *a, const StrBuf *text, int level, const c
         return r;
     }
     const char *path = arena_printf(a, "%s/model.so", dir);
-    r.status = build_entry(a, text, level, dir, path, &r.message);
+    r.status = build_entry(a, text, level, native, dir, path, &r.message);
     if (!r.status)
         r = open_entry(a, path, model);
     unlink(path);
@@ -235,19 +274,20 @@ static LoadedModel load_private(Arena *a, const StrBuf *text, int level, const c
 }
 
 /* The text compiled, from the cache or into it. */
-static LoadedModel load_text(Arena *a, const StrBuf *text, int level, const char *model)
+static LoadedModel load_text(Arena *a, const StrBuf *text, int level, bool native,
+                             const char *model)
 {
     const char *compiler = cc_identity(a), *dir = cache_dir(a);
     if (!dir)
-        return load_private(a, text, level, model);
-    const char *key = key_of(a, text, level, compiler ? compiler : "");
-    const char *path = arena_printf(a, "%s/%s.so", dir, key);
+        return load_private(a, text, level, native, model);
+    const Key key = text_key(text, level, native, compiler);
+    const char *path = entry_path(a, dir, &key, ".so");
     bool cached = is_whole(a, path);
     LoadedModel r = {0};
     if (!cached)
-        r.status = build_entry(a, text, level, dir, path, &r.message);
+        r.status = build_entry(a, text, level, native, dir, path, &r.message);
     if (r.status == 1) /* the cache is full, say */
-        return load_private(a, text, level, model);
+        return load_private(a, text, level, native, model);
     if (!r.status)
         r = open_entry(a, path, model);
     r.cached = cached;
@@ -258,23 +298,11 @@ LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level)
 {
     StrBuf text = {.a = a};
     codegen_c(cpu, false, &text);
-    return load_text(a, &text, level, model_prefix(a, cpu));
+    return load_text(a, &text, level, true, model_prefix(a, cpu));
 }
 
 /* --- device code ---------------------------------------------------------------------------------
  */
-
-static const char *image_path(Arena *a, const char *dir, const StrBuf *text, const char *arch,
-                              const char *compiler, const char *ext)
-{
-    uint64_t h[2] = {HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u};
-    for (int i = 0; i < 2; i++) {
-        h[i] = hash_bytes(h[i], sb_text(text), text->n);
-        h[i] = hash_bytes(h[i], compiler, strlen(compiler));
-    }
-    return arena_printf(a, "%s/%016llx%016llx.%s.%s", dir, (unsigned long long)h[0],
-                        (unsigned long long)h[1], arch, ext);
-}
 
 static bool read_image(Arena *a, const char *path, int arch, bool is_ptx, DeviceImages *r)
 {
@@ -305,8 +333,13 @@ static DeviceImages load_images(Arena *a, const StrBuf *text, const char *name, 
     DeviceImages r = {.status = 0};
     const char *why = NULL, *dir = cache_dir(a), *compiler = images_compiler(a, &why);
     const char *paths[2] = {NULL, NULL};
-    for (int i = 0; i < 2 && dir && compiler; i++)
-        paths[i] = image_path(a, dir, text, arch, compiler, i ? "ptx" : "cubin");
+    Key key = {{HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u}, HASH_START, !compiler};
+    hash_text(key.from, sb_text(text), text->n);
+    hash_text(key.from, arch, strlen(arch));
+    if (compiler)
+        key.by = hash_bytes(key.by, compiler, strlen(compiler));
+    for (int i = 0; i < 2 && dir; i++)
+        paths[i] = entry_path(a, dir, &key, i ? ".ptx" : ".cubin");
     const int number = atoi(arch + strlen("sm_"));
     if (paths[0] && read_image(a, paths[0], number, false, &r) &&
         read_image(a, paths[1], number, true, &r))
@@ -331,7 +364,7 @@ LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
         r.message = made.message;
         return r;
     }
-    r = load_text(a, &text, 0, model);
+    r = load_text(a, &text, 0, false, model);
     if (r.status)
         return r;
     tn_image *images = arena_array(a, tn_image, made.at.n);
