@@ -160,6 +160,7 @@ struct Function {
     int npreds;
     uint32_t shared_bytes, local_bytes; /* static shared; local for each thread */
     uint32_t nregisters;     /* estimate: declared 32-bit registers, capped at 255 */
+    uint8_t serial;          /* grid.c: whether blocks may run at once; 0: not looked at yet */
     uint32_t max_dynamic;    /* cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES) */
     /* slots to fill when a warp starts: immediates and symbols (value, width 4 or 8) */
     const struct Constant {
