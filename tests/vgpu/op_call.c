@@ -1,5 +1,5 @@
-/* op_call.c: printf and assert of device code, which compilers leave to the system. Their arguments lie
- * in local memory: Inst.list holds the offsets. SPDX-License-Identifier: MIT */
+/* op_call.c: printf and assert of device code, which compilers leave to the system. Their arguments
+ * lie in local memory: Inst.list holds the offsets. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/access.h"
 #include "tests/vgpu/op.h"
 
@@ -46,7 +46,8 @@ void exec_assert(Warp *w, const Inst *i, uint32_t mask)
     grid_fail(w, 710);
 }
 
-/* --- printf -------------------------------------------------------------------------------------------- */
+/* --- printf
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct {
     Warp *w;

@@ -1,6 +1,6 @@
-/* op_mma.c: mma.sync, the product of small matrices that lie spread over a warp's registers. Products are
- * exact and summed in double, rounded once: the hardware's order of summation is nowhere defined.
- * SPDX-License-Identifier: MIT */
+/* op_mma.c: mma.sync, the product of small matrices that lie spread over a warp's registers.
+ * Products are exact and summed in double, rounded once: the hardware's order of summation is
+ * nowhere defined. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/convert.h"
 #include "tests/vgpu/half.h"
 
@@ -8,18 +8,30 @@
 
 enum { MAX_M = 16, N = 8, MAX_K = 64 };
 
-typedef enum { ELEMENT_F16, ELEMENT_BF16, ELEMENT_TF32, ELEMENT_F64, ELEMENT_S8, ELEMENT_U8,
-               ELEMENT_S4, ELEMENT_U4, ELEMENT_E4M3, ELEMENT_E5M2 } Element;
+typedef enum {
+    ELEMENT_F16,
+    ELEMENT_BF16,
+    ELEMENT_TF32,
+    ELEMENT_F64,
+    ELEMENT_S8,
+    ELEMENT_U8,
+    ELEMENT_S4,
+    ELEMENT_U4,
+    ELEMENT_E4M3,
+    ELEMENT_E5M2
+} Element;
 typedef enum { SUM_F32, SUM_F16, SUM_F64, SUM_S32 } Sum;
 
 static const struct {
     const char *name;
     uint8_t bits;
-} elements[] = {[ELEMENT_F16] = {"f16", 16}, [ELEMENT_BF16] = {"bf16", 16}, [ELEMENT_TF32] = {"tf32", 32},
-                [ELEMENT_F64] = {"f64", 64}, [ELEMENT_S8] = {"s8", 8},      [ELEMENT_U8] = {"u8", 8},
-                [ELEMENT_S4] = {"s4", 4},    [ELEMENT_U4] = {"u4", 4},      [ELEMENT_E4M3] = {"e4m3", 8},
-                [ELEMENT_E5M2] = {"e5m2", 8}};
-static const char *const sums[] = {[SUM_F32] = "f32", [SUM_F16] = "f16", [SUM_F64] = "f64", [SUM_S32] = "s32"};
+} elements[] = {
+    [ELEMENT_F16] = {"f16", 16}, [ELEMENT_BF16] = {"bf16", 16}, [ELEMENT_TF32] = {"tf32", 32},
+    [ELEMENT_F64] = {"f64", 64}, [ELEMENT_S8] = {"s8", 8},      [ELEMENT_U8] = {"u8", 8},
+    [ELEMENT_S4] = {"s4", 4},    [ELEMENT_U4] = {"u4", 4},      [ELEMENT_E4M3] = {"e4m3", 8},
+    [ELEMENT_E5M2] = {"e5m2", 8}};
+static const char *const sums[] = {
+    [SUM_F32] = "f32", [SUM_F16] = "f16", [SUM_F64] = "f64", [SUM_S32] = "s32"};
 
 static double small_float(const Format *f, uint32_t bits)
 {
@@ -50,8 +62,8 @@ static inline double element(Element e, uint32_t bits)
     }
 }
 
-/* Where the elements of a register are: of A and B a lane holds neighbours along k, 4 lanes make a block,
- * and the next register the rows 8 below, then the next block. */
+/* Where the elements of a register are: of A and B a lane holds neighbours along k, 4 lanes make a
+ * block, and the next register the rows 8 below, then the next block. */
 static void gather(const Warp *w, const uint32_t *list, int n, bool two_rows, Element e,
                    double out[][MAX_K])
 {
@@ -99,14 +111,16 @@ static int32_t to_s32(double v, bool saturate)
     return (int32_t)(uint32_t)(int64_t)v;
 }
 
-static void scatter_sum(Warp *w, const uint32_t *list, int n, Sum s, bool saturate, double from[][N])
+static void scatter_sum(Warp *w, const uint32_t *list, int n, Sum s, bool saturate,
+                        double from[][N])
 {
     for (int r = 0; r < n; r++)
         EACH_LANE
         {
             const double *two = &from[8 * r + l / 4][l % 4 * 2];
             if (s == SUM_F16) {
-                REG(uint32_t, list[r])[l] = float_to_half(to_odd(two[0])) | float_to_half(to_odd(two[1])) << 16;
+                REG(uint32_t, list[r])
+                [l] = float_to_half(to_odd(two[0])) | float_to_half(to_odd(two[1])) << 16;
                 continue;
             }
             const double v = from[8 * (r >> 1) + l / 4][l % 4 * 2 + (r & 1)];
@@ -137,7 +151,8 @@ static void mma(Warp *w, const Inst *i, uint32_t mask)
 {
     const Element a_type = (Element)(i->sub[1] & 15), b_type = (Element)(i->sub[1] >> 4);
     const Sum s = (Sum)i->sub[2];
-    const int k = i->sub[0], m = i->sub[3] & 31, per = elements[a_type].bits == 64 ? 1 : 32 / elements[a_type].bits;
+    const int k = i->sub[0], m = i->sub[3] & 31,
+              per = elements[a_type].bits == 64 ? 1 : 32 / elements[a_type].bits;
     const int na = k / (4 * per) * (m / 8), nb = k / (4 * per), nc = s == SUM_F16 ? m / 8 : m / 4;
     double a[MAX_M][MAX_K], b[N][MAX_K], sum[MAX_M][N];
     if (mask != ALL_LANES)
@@ -149,7 +164,8 @@ static void mma(Warp *w, const Inst *i, uint32_t mask)
     scatter_sum(w, i->list, nc, s, i->sub[3] & 128, sum);
 }
 
-/* --- the rule ------------------------------------------------------------------------------------------- */
+/* --- the rule
+ * ------------------------------------------------------------------------------------------- */
 
 static int find(const char *name, bool sum)
 {
@@ -166,7 +182,7 @@ static int find(const char *name, bool sum)
 static const struct {
     const char *shape;
     uint8_t m, k, bits; /* of an element */
-} shapes[] = {{"m16n8k4", 16, 4, 32},  {"m16n8k8", 16, 8, 32},  {"m16n8k8", 16, 8, 16},
+} shapes[] = {{"m16n8k4", 16, 4, 32},   {"m16n8k8", 16, 8, 32},  {"m16n8k8", 16, 8, 16},
               {"m16n8k16", 16, 16, 16}, {"m8n8k16", 8, 16, 8},   {"m16n8k16", 16, 16, 8},
               {"m16n8k32", 16, 32, 8},  {"m8n8k32", 8, 32, 4},   {"m16n8k32", 16, 32, 4},
               {"m16n8k64", 16, 64, 4},  {"m8n8k4", 8, 4, 64},    {"m16n8k4", 16, 4, 64},
