@@ -355,8 +355,10 @@ bool builtin_unbind(Elab *e, const Call *c, Value *out)
     if (!arg_tensor(e, c, 0, &x) || !arg_axis(e, c, 1, type_at(e, x)->rank, &axis))
         return false;
     int64_t n;
-    if (!dim_is_const(e->dims, type_at(e, x)->shape[axis], &n) || n > 65536)
+    if (!dim_is_const(e->dims, type_at(e, x)->shape[axis], &n) || n > 65536) {
+        e->unproved = true;
         return axis_error(e, c, 1, "the size of the axis must be known while compiling");
+    }
     Value *v = arena_array(e->a, Value, n);
     for (int64_t i = 0; i < n; i++)
         v[i] = v_tensor(
@@ -458,6 +460,7 @@ bool builtin_split(Elab *e, const Call *c, Value *out)
     if (!arg_dim(e, c, 1, &size))
         return false;
     const Dim q = dim_exact_div(e->dims, whole, size);
+    e->unproved = !dim_is_const(e->dims, whole, &n);
     if (!q.id || !dim_is_const(e->dims, q, &n) || n < 1 || n > 65536)
         return does_not_divide(e, c, x, axis, value_size_str(e, &c->arg[1]));
     Dim *sizes = arena_array(e->a, Dim, n);

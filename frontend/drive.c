@@ -91,6 +91,7 @@ static void set_options(Drive *d)
     c->elab.default_float = o->dtype;
     choose_model(d);
     c->elab.inference_gradients = o->mode == MODE_run && o->grad && !o->training;
+    c->elab.check = o->mode == MODE_check;
     c->elab.tests = o->mode == MODE_test || o->mode == MODE_check;
     c->pass.level = c->lower.level = o->level;
     c->debug = o->debug;

@@ -311,6 +311,10 @@ struct Elab {
     VEC(Span) assert_at;
     bool in_test;
     Sym test;
+    VEC(const AstFn *) ran; /* with -check: the file's functions that were called */
+    VEC(const AstDecl *) made;
+    bool guess; /* sizes and dtypes are those of no real call: what depends on them is no error */
+    bool unproved;           /* the last question about sizes had no certain answer */
     VEC(uint64_t) reported;  /* (construct, line) of not_supported messages */
     VEC(uint64_t) key_sites; /* of draws while the model is made: pairs (node, state or 0) */
     VEC(Val) keys_made;
@@ -542,6 +546,8 @@ bool bind_args(Elab *e, const char *who, Span def_at, const AstParams *params, c
 bool config_fits(Elab *e, const char *who, const AstParam *p, Value *v, Span at);
 void push_frame(Elab *e, Frame *f, const char *name, Span call_at, Span def_at, Sym path);
 void pop_frame(Elab *e);
+/** With -check: whether the body of fn has been run. */
+bool has_run(const Elab *e, const AstFn *fn);
 /** Traces the body of fn with these arguments, for exported methods. */
 Value call_custom(Elab *e, Fn *fn, Env *env, const Value *args, Span at); /* elab_custom.c */
 
@@ -553,6 +559,8 @@ bool type_bind(Elab *e, const Env *env, const AstType *t, const char *what, Span
                Sizes *sizes, bool new_names);
 bool type_check(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
                 const Sizes *sizes);
+/** Whether a type may introduce the name: it begins with a capital. */
+bool is_size_name(Elab *e, Sym name);
 /** The dtype of a reserved word; in gradient checks every float type is f64. */
 DType dtype_named(const Elab *e, const char *name);
 /** The type as a shape and dtype: every axis is known. how[MAX_RANK], if not NULL: as written. */

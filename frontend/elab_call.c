@@ -508,6 +508,8 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         Sym path = fn->inst && fn->inst->named ? fn->inst->path : e->b.site.path;
         Sym outer_path = e->b.site.path;
         DType outer_float = e->float_type;
+        if (e->o->check && !fn->file->is_std && !has_run(e, ast))
+            vec_push(e->a, &e->ran, ast);
         push_frame(e, &frame, c.who, at, def_at, path);
         frame.inst = fn->inst;
         frame.file = fn->file;

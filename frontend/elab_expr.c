@@ -19,6 +19,7 @@ static bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *wha
                              "a tensor cannot %s: its value is known only "
                              "at run time",
                              what);
+        d->withdrawn = false; /* whatever the sizes are */
         diag_note(e->diags, d, (Span){0},
                   "where(c, a, b) chooses element by element; & | ~ combine bool tensors");
     } else if (v->kind == V_late || v->kind == V_size) {

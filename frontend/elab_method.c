@@ -100,7 +100,7 @@ static Value size_value(Model *m, Sym method, Sym name)
     return v_dim(e, dim_of(e->dims, s));
 }
 
-static void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t)
+void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t)
 {
     Elab *e = m->e;
     for (uint32_t i = 0; i < t->dims.n; i++) {

@@ -516,6 +516,8 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
         return v_poison();
     }
     Instance *inst = arena_new(e->a, Instance);
+    if (e->o->check && !module->file->is_std)
+        vec_push(e->a, &e->made, d);
     *inst = (Instance){.module = module,
                        .building = true,
                        .dtype = e->float_type,

@@ -59,9 +59,22 @@ bool body_uses(const AstStmts *body, Sym name);
 bool expr_uses(const AstExpr *x, Sym name);
 bool fn_uses(const AstFn *fn, Sym name);
 bool decl_uses(const AstDecl *d, Sym name);
+/** Calls `visit` with every expression of a declaration until it says true. Names of types come as
+ * an EX_name without a place. */
+void decl_visit(const AstDecl *d, bool (*visit)(void *ctx, const AstExpr *x), void *ctx);
 
 /** -Wunused: imports, lets and private functions of a file that nothing names. */
 void warn_unused(Elab *e, const FileEnv *f);
+
+/* ---- elab_check.c: -check ---- */
+
+/** What no model of the file has run: functions and modules as far as they can be run alone, and
+ * names everywhere. */
+void check_rest(Elab *e, FileEnv *f);
+/** The names of a declaration that was not run (elab_names.c). */
+void check_names(Elab *e, FileEnv *f, const AstDecl *d);
+/** A new program in e->p. */
+void begin_program(Elab *e, const FileEnv *f, Sym name);
 
 /* ---- elab_layout.c ---- */
 
@@ -92,6 +105,9 @@ void end_trace(Model *m, Graph *g);
 bool trace_body(Model *m, Graph *g, Fn *fn);
 void commit_states(Elab *e, Graph *g);
 
+/** Symbols for the sizes that the type of an argument introduces. */
+void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t);
+
 /* ---- elab_train.c, elab_update.c ---- */
 
 /** Evaluates the `train` declarations of the model. */
@@ -106,5 +122,6 @@ bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph
 void make_tests(Model *m);
 /** Whether some test of the file names this model and another one. */
 bool tested_jointly(const FileEnv *f, Sym model);
+void make_test(Model *m, const AstDecl *d);
 
 #endif

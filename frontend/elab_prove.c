@@ -70,31 +70,37 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b)
     if (dim_same(a, b))
         return true;
     Answer ans = dim_equal(e->dims, a, b);
+    e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN)
         return ans == YES;
     if (!e->entry || !differ_by_constant(e, a, b))
         return false;
     add_check(e, at, (GuardTerm){.kind = G_EQ, .a = a, .b = b},
               arena_printf(e->a, "%s must be %s", dim_str(e, a), dim_str(e, b)));
+    e->unproved = false;
     return true;
 }
 
 bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what)
 {
     Answer ans = dim_le(e->dims, a, b);
+    e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN || !e->entry)
         return ans == YES;
     add_check(e, at, (GuardTerm){.kind = G_LE, .a = a, .b = b}, what);
+    e->unproved = false;
     return true;
 }
 
 bool prove_divisible(Elab *e, Span at, Dim a, int64_t by)
 {
     Answer ans = dim_divisible(e->dims, a, by);
+    e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN || !e->entry)
         return ans == YES;
     add_check(e, at, (GuardTerm){.kind = G_DIVISIBLE, .a = a, .k = by},
               arena_printf(e->a, "%s must be a multiple of %lld", dim_str(e, a), (long long)by));
+    e->unproved = false;
     return true;
 }
 
@@ -119,6 +125,7 @@ static bool rest_size(Elab *e, Span at, Val x, Dim total, const Shape *to, uint3
     if (!q.id && dim_equal(e->dims, dim_mod(e->dims, total, known), dim_const(e->dims, 0)) == YES)
         q = dim_floordiv(e->dims, total, known);
     if (!q.id) {
+        e->unproved = !dim_is_const(e->dims, total, &c) || !dim_is_const(e->dims, known, &c);
         StrBuf b = {.a = e->a}; /* "[B, -1, heads]" */
         for (uint32_t i = 0; i < rank; i++)
             sb_printf(&b, "%s%s", i ? ", " : "",

@@ -45,7 +45,7 @@ bool tested_jointly(const FileEnv *f, Sym model)
     return false;
 }
 
-static void make_test(Model *m, const AstDecl *d)
+void make_test(Model *m, const AstDecl *d)
 {
     Elab *e = m->e;
     Sym name = sym_new(e, d->path);

@@ -1,6 +1,6 @@
 /* elab_type.c: tensor types of the language against actual tensors: sizes are bound, then checked.
  * SPDX-License-Identifier: MIT */
-#include "frontend/elab.h"
+#include "frontend/elab_program.h"
 
 #include <string.h>
 
@@ -179,7 +179,7 @@ static bool written_axes(Elab *e, const Env *env, const AstType *t, const Sizes 
     return true;
 }
 
-static bool is_size_name(Elab *e, Sym name)
+bool is_size_name(Elab *e, Sym name)
 {
     const char *s = sym(e, name);
     return s[0] >= 'A' && s[0] <= 'Z';
@@ -224,8 +224,9 @@ static void write_wanted(Elab *e, const Env *env, const Axis *axis, const Sizes 
 {
     Value v;
     Dim d;
-    const bool own =
-        axis->kind == AXIS_one && axis->x->kind == EX_name && find_size(sizes, axis->x->name);
+    bool own = false;
+    for (uint32_t i = 0; axis->kind == AXIS_one && i < sizes->n; i++)
+        own |= expr_uses(axis->x, sizes->at[i].name);
     if (own ||
         (axis->kind == AXIS_one ? !is_known(e, env, sizes, axis->x) : axis->kind != AXIS_known)) {
         ast_write_expr(b, e->names, axis->x);

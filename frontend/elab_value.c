@@ -382,6 +382,9 @@ Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
     if (note && kind != DIAG_bad_axis && kind != DIAG_dtype_mismatch)
         diag_note(e->diags, d, (Span){0}, "%s", note);
     note_frames(e, d, at, from);
+    d->withdrawn = e->guess && (e->unproved || kind == DIAG_not_static || kind == DIAG_recursion ||
+                                kind == DIAG_dtype_mismatch);
+    e->unproved = false;
     return d;
 }
 

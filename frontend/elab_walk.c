@@ -110,6 +110,12 @@ static bool in_decl(const Search *s, const AstDecl *d)
            (d->fn && in_fn(s, d->fn));
 }
 
+void decl_visit(const AstDecl *d, bool (*visit)(void *ctx, const AstExpr *x), void *ctx)
+{
+    Search s = {visit, ctx};
+    in_decl(&s, d);
+}
+
 bool decl_uses(const AstDecl *d, Sym name)
 {
     Search s = {is_name, &name};

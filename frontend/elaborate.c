@@ -264,7 +264,7 @@ static void fix_sizes(Model *m, const Env *env)
     }
 }
 
-static void begin_program(Elab *e, const FileEnv *f, Sym name)
+void begin_program(Elab *e, const FileEnv *f, Sym name)
 {
     e->p = program_create(e->cx, name);
     e->imports.n = e->keys_made.n = e->key_sites.n = e->key_states.n = 0;
@@ -477,5 +477,7 @@ bool elaborate(Ctx *cx, uint32_t file, const ElabOptions *o, Elaborated *out)
             warn_unused(&e, e.files.at[i]);
     check_trains(&e, f);
     make_models(&e, f);
+    if (e.o->check && diag_errors(cx->diags) == before + e.unimported)
+        check_rest(&e, f);
     return diag_errors(cx->diags) == before;
 }

@@ -20,6 +20,7 @@ typedef struct {
     const char *instantiate;  /* -m 'LLTM(32, 128)': made instead of the file's models, or NULL */
     const char *only_model;   /* elaborate just this model, or NULL for all */
     bool inference_gradients; /* TRAINING graphs are traced with training = false (-run -grad) */
+    bool check;               /* also what no model uses, as far as possible */
     bool tests;               /* also elaborate `test` declarations (TEST graphs) */
     bool f64_tests;           /* with `tests`: gradcheck graphs are made in f64 */
 } ElabOptions;

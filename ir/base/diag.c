@@ -116,7 +116,7 @@ void diag_no_warnings(Diags *d, bool on)
 
 static bool is_shown(const Diags *d, const Diag *diag)
 {
-    return diag->severity == SEV_ERROR || (!d->silent && d->on[diag->kind]);
+    return !diag->withdrawn && (diag->severity == SEV_ERROR || (!d->silent && d->on[diag->kind]));
 }
 
 static bool is_error(const Diags *d, const Diag *diag)

@@ -38,6 +38,7 @@ typedef struct {
     Span fix_at; /* file 0: none; else fix_text replaces these bytes */
     const char *fix_text;
     uint32_t order;
+    bool withdrawn; /* as if it had never been reported */
 } Diag;
 
 typedef struct Diags Diags;
