@@ -189,7 +189,7 @@ static bool collective(const Opcode *o, Rule *out)
     static const char *const reductions[] = {"add", "min", "max", "and", "or", "xor", NULL};
     static const char *const types[] = {"u32", "s32", "b32", NULL};
     const char *name = o->part[0];
-    if (o->n < 4 || strcmp(o->part[1], "sync"))
+    if (o->n < 4 || strcmp(o->part[strcmp(name, "match") ? 1 : 2], "sync"))
         return false;
     if (!strcmp(name, "shfl") && o->n == 4 && !strcmp(o->part[3], "b32")) {
         int mode = place_of(o->part[2], shfl);
@@ -206,12 +206,12 @@ static bool collective(const Opcode *o, Rule *out)
         return mode >= 0 && !strcmp(o->part[3], ballot ? "b32" : "pred");
     }
     if (!strcmp(name, "match") && o->n == 4) {
-        bool wide = !strcmp(o->part[3], "b64"), any = !strcmp(o->part[2], "any");
+        bool wide = !strcmp(o->part[3], "b64"), any = !strcmp(o->part[1], "any");
         takes(out, exec_match, TAKES_32, wide ? TAKES_64 : TAKES_32, TAKES_MEMBER, 0, 0);
         out->two_dests = !any;
         out->size = wide ? 8 : 4;
         out->sub[0] = any;
-        return (any || !strcmp(o->part[2], "all")) && (wide || !strcmp(o->part[3], "b32"));
+        return (any || !strcmp(o->part[1], "all")) && (wide || !strcmp(o->part[3], "b32"));
     }
     if (!strcmp(name, "redux") && o->n == 4) {
         int op = place_of(o->part[2], reductions), type = place_of(o->part[3], types);
