@@ -104,7 +104,7 @@ char *user_compile(const char *path, int sm, size_t *n)
         refused(library, p, path);
     if (ptx_size(p, n))
         die("NVRTC made no PTX of", path);
-    char *image = user_malloc(*n); /* with its end */
+    char *image = user_malloc(*n);
     if (ptx(p, image))
         die("NVRTC made no PTX of", path);
     destroy(&p);

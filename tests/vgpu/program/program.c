@@ -293,7 +293,9 @@ int main(int argc, char **argv)
     CHECK(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    /* one that waits for the default stream: a copy from pageable memory may return before it has
+     * arrived */
+    CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     printf("device: %s, compute capability %d.%d\n", name, major, minor);
     char *image = compile(argv[1], major * 10 + minor);
     CHECK(cuModuleLoadData(&module, image));
