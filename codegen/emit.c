@@ -122,10 +122,15 @@ static void put_numbered(Emit *e, const char *s)
 
 static void put_wrapped(Emit *e, const char *s)
 {
-    size_t base = (size_t)e->depth * EMIT_INDENT, column = base;
+    size_t base = (size_t)e->depth * EMIT_INDENT, column = base, length = strlen(s);
+    put_spaces(e->out, column);
+    if (column + length <= EMIT_WIDTH) { /* nearly all lines */
+        sb_write(e->out, s, length);
+        sb_putc(e->out, '\n');
+        return;
+    }
     size_t assign = assignment_column(s, base);
     Brackets open = {.depth = 0};
-    put_spaces(e->out, column);
     while (column + strlen(s) > EMIT_WIDTH) {
         size_t n = find_break(s, column, open);
         if (!n)

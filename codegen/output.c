@@ -31,26 +31,51 @@ static bool write_all(int fd, const char *data, size_t n)
     return true;
 }
 
+/* A file that is written but not yet under its name. */
+typedef struct {
+    const char *path, *temp;
+    int fd;
+} Pending;
+
+static const char *cannot_write(Arena *a, const char *path, int error)
+{
+    return arena_printf(a, "cannot write %s: %s", path, strerror(error));
+}
+
+static const char *pending_drop(Arena *a, Pending *f, int error)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
+    unlink(f->temp);
+    return cannot_write(a, f->path, error);
+}
+
+static const char *pending_start(Arena *a, Pending *f, const char *path, const void *data, size_t n)
+{
+    *f = (Pending){.path = path, .temp = arena_printf(a, "%s.tmp%ld", path, (long)getpid())};
+    f->fd = open(f->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (f->fd < 0)
+        return cannot_write(a, path, errno);
+    return write_all(f->fd, data, n) ? NULL : pending_drop(a, f, errno);
+}
+
+static const char *pending_finish(Arena *a, Pending *f)
+{
+    const int fd = f->fd;
+    if (fsync(fd) != 0)
+        return pending_drop(a, f, errno);
+    f->fd = -1;
+    if (close(fd) != 0 || rename(f->temp, f->path) != 0)
+        return pending_drop(a, f, errno);
+    return NULL;
+}
+
 const char *codegen_write_file(Arena *a, const char *path, const void *data, size_t n)
 {
-    char *temp = arena_printf(a, "%s.tmp%ld", path, (long)getpid());
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return arena_printf(a, "cannot write %s: %s", path, strerror(errno));
-    bool ok = write_all(fd, data, n) && fsync(fd) == 0;
-    int error = errno;
-    if (close(fd) != 0 && ok) {
-        ok = false;
-        error = errno;
-    }
-    if (ok && rename(temp, path) != 0) {
-        ok = false;
-        error = errno;
-    }
-    if (ok)
-        return NULL;
-    unlink(temp);
-    return arena_printf(a, "cannot write %s: %s", path, strerror(error));
+    Pending f;
+    const char *wrong = pending_start(a, &f, path, data, n);
+    return wrong ? wrong : pending_finish(a, &f);
 }
 
 /* mkdir -p */
@@ -95,6 +120,28 @@ static void put_file(Writer *w, const char *path, const StrBuf *text)
         vec_push(w->a, &w->r.files, path);
 }
 
+/* All are written before the first one waits for the disk: it then has the others' data too. */
+static void put_files(Writer *w, const char *const *paths, const StrBuf *texts, int n)
+{
+    Pending *files = arena_array(w->a, Pending, n);
+    const char *wrong = NULL;
+    int started = 0, done = 0;
+    for (; started < n && !wrong; started++)
+        wrong = pending_start(w->a, &files[started], paths[started], sb_text(&texts[started]),
+                              texts[started].n);
+    for (; done < n && !wrong; done++) {
+        wrong = pending_finish(w->a, &files[done]);
+        if (!wrong)
+            vec_push(w->a, &w->r.files, paths[done]);
+    }
+    if (!wrong)
+        return;
+    for (int i = done; i < started; i++)
+        if (files[i].fd >= 0)
+            pending_drop(w->a, &files[i], 0);
+    fail(w, 1, wrong);
+}
+
 static const HostModel *either(const Output *o)
 {
     return o->cpu ? o->cpu : o->cuda;
@@ -102,24 +149,24 @@ static const HostModel *either(const Output *o)
 
 static void write_sources(Writer *w, const Output *o)
 {
-    StrBuf c = {.a = w->a}, h = {.a = w->a}, json = {.a = w->a}, cu = {.a = w->a};
-    const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "";
-    const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true, .cu = &cu};
+    static const char *const exts[] = {"cu", "c", "h", "json"};
+    StrBuf texts[4] = {{.a = w->a}, {.a = w->a}, {.a = w->a}, {.a = w->a}};
+    const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "", *paths[4];
+    const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true, .cu = &texts[0]};
     size_t n = strlen(dir);
     const char *slash = n && dir[n - 1] != '/' ? "/" : "";
-    codegen_c_text(&text, &c);
-    header_text(either(o), &h);
-    manifest_text(o->cuda ? o->cuda : o->cpu, &json);
+    codegen_c_text(&text, &texts[1]);
+    header_text(either(o), &texts[2]);
+    manifest_text(o->cuda ? o->cuda : o->cpu, &texts[3]);
     const char *wrong = make_dirs(w->a, arena_printf(w->a, "%s%s", dir, slash));
     if (wrong) {
         fail(w, 1, wrong);
         return;
     }
-    if (o->cuda)
-        put_file(w, arena_printf(w->a, "%s%s%s.cu", dir, slash, name), &cu);
-    put_file(w, arena_printf(w->a, "%s%s%s.c", dir, slash, name), &c);
-    put_file(w, arena_printf(w->a, "%s%s%s.h", dir, slash, name), &h);
-    put_file(w, arena_printf(w->a, "%s%s%s.json", dir, slash, name), &json);
+    for (int i = 0; i < 4; i++)
+        paths[i] = arena_printf(w->a, "%s%s%s.%s", dir, slash, name, exts[i]);
+    const int first = o->cuda ? 0 : 1;
+    put_files(w, paths + first, texts + first, 4 - first);
 }
 
 /* --- objects -------------------------------------------------------------------------------------
@@ -218,8 +265,8 @@ int codegen_image_files(Arena *a, const Output *o, const char *prefix, CText *te
         files[i] = (ImageFile){image->arch, image->is_ptx, arena_printf(a, "%s%u", prefix, i),
                                packed ? n : image->n, packed ? image->n : 0};
         text->nimages++;
-        *message = codegen_write_file(a, files[i].file, packed ? packed : image->data,
-                                      files[i].bytes);
+        *message =
+            codegen_write_file(a, files[i].file, packed ? packed : image->data, files[i].bytes);
         if (*message)
             return 1;
     }

@@ -66,12 +66,11 @@ Graph *program_find_graph(const Program *p, Sym method, GraphKind kind)
 
 static uint64_t type_hash(const TypeInfo *t)
 {
-    uint32_t words[MAX_RANK + 1] = {(uint32_t)t->dtype | (uint32_t)t->rank << 8 |
-                                    (uint32_t)t->place << 16};
+    uint64_t h = hash_word(HASH_START,
+                           (uint64_t)t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->place << 16);
     for (uint32_t i = 0; i < t->rank; i++)
-        words[i + 1] = t->shape[i].id;
-    const uint64_t h = hash_bytes(HASH_START, words, (t->rank + 1u) * sizeof *words);
-    return h ^ h >> 29;
+        h = hash_word(h, t->shape[i].id);
+    return h;
 }
 
 static bool type_same(const TypeInfo *a, const TypeInfo *b)

@@ -138,6 +138,7 @@ typedef struct Graph {
     const char *doc;
     uint32_t *table; /* hash-consing; private to tensor_build.c */
     uint32_t table_size;
+    const struct Fusion *fused[2]; /* not merged, merged: kept for the second target, by fuse.c */
 } Graph;
 
 /* --- programs --------------------------------------------------------------------------------- */

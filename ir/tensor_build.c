@@ -16,18 +16,16 @@ Builder builder_for(Program *p, Graph *g)
 
 static uint64_t node_hash(const Node *n)
 {
-    const uint32_t head[3] = {(uint32_t)n->op, n->stage, n->nin};
-    uint64_t h = hash_bytes(HASH_START, head, sizeof head);
-    for (uint32_t i = 0; i < n->nin; i++) {
-        const uint32_t v[2] = {n->in[i].node, n->in[i].result};
-        h = hash_bytes(h, v, sizeof v);
-    }
+    uint64_t h = hash_word(HASH_START, (uint64_t)n->op << 40 | (uint64_t)n->stage << 32 | n->nin);
+    for (uint32_t i = 0; i < n->nin; i++)
+        h = hash_word(h, (uint64_t)n->in[i].node << 32 | n->in[i].result);
     const int nattrs = op_info(n->op)->nattrs;
     for (int i = 0; i < nattrs; i++) {
-        h = hash_bytes(h, &n->attrs[i].n, sizeof n->attrs[i].n);
-        h = hash_bytes(h, n->attrs[i].at, n->attrs[i].n * sizeof(int64_t));
+        h = hash_word(h, n->attrs[i].n);
+        for (uint32_t k = 0; k < n->attrs[i].n; k++)
+            h = hash_word(h, (uint64_t)n->attrs[i].at[k]);
     }
-    return h ^ h >> 29;
+    return h;
 }
 
 static bool node_same(const Node *a, const Node *b)

@@ -398,8 +398,10 @@ static Fuser fuser_create(Program *p, Graph *g)
     return f;
 }
 
-Fusion *fuse_graph(Program *p, Graph *g, bool merge)
+const Fusion *fuse_graph(Program *p, Graph *g, bool merge)
 {
+    if (g->fused[merge])
+        return g->fused[merge];
     Arena *perm = p->cx->perm;
     Fuser f = fuser_create(p, g);
     Fusion *out = arena_new(perm, Fusion);
@@ -421,6 +423,7 @@ Fusion *fuse_graph(Program *p, Graph *g, bool merge)
     put_in_order(&f, out);
     make_buffers(&f, out);
     fuse_same(out);
+    g->fused[merge] = out;
     return out;
 }
 

@@ -90,7 +90,7 @@ typedef struct Fusion {
 
 /** Groups a graph that went through the passes (broadcasts explicit, no calls). merge = false
  * (-fno-fuse) keeps one group a stored value. Allocated in perm. NULL after a diagnostic. */
-Fusion *fuse_graph(Program *p, Graph *g, bool merge);
+const Fusion *fuse_graph(Program *p, Graph *g, bool merge);
 
 /** The buffer of a value, or NULL: it is recomputed by its readers. */
 const FuseBuffer *fuse_buffer(const Fusion *f, Val v);

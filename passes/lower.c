@@ -530,6 +530,8 @@ static void lower_graph(Lower *l, Graph *g)
     if (!l->f)
         return;
     l->loc = arena_array(l->a, Loc, l->f->buffers.n + 1);
+    l->acc_of = arena_array(l->a, uint32_t, g->nodes.n);
+    l->acc_nodes.n = 0;
     l->slot_buf = arena_array(l->a, uint32_t, p->slots.n + 1);
     l->late.n = l->late.cap = 0;
     l->late.at = NULL;

@@ -43,8 +43,8 @@ static uint64_t guard_key(const KBuild *b)
     uint64_t h = HASH_START;
     for (uint32_t i = 0; i < b->guard.n; i++) {
         const GuardTerm *t = &b->guard.at[i];
-        const uint64_t words[] = {t->kind, t->a.id, t->b.id, (uint64_t)t->k};
-        h = hash_bytes(h, words, sizeof words);
+        h = hash_word(h, (uint64_t)t->kind << 32 | t->a.id);
+        h = hash_word(hash_word(h, t->b.id), (uint64_t)t->k);
     }
     return h;
 }
@@ -52,7 +52,9 @@ static uint64_t guard_key(const KBuild *b)
 /* The slot of a key, or the free one where it belongs. */
 static Memo *memo_find(const KBuild *b, const Memo *key)
 {
-    uint64_t h = hash_bytes(HASH_START, key, offsetof(Memo, expr));
+    uint64_t h = hash_word(HASH_START ^ key->guard, (uint64_t)key->node << 32 | key->result);
+    for (uint32_t i = 0; i < MAX_RANK; i += 2)
+        h = hash_word(h, (uint64_t)key->at[i].id << 32 | key->at[i + 1].id);
     uint32_t at = (uint32_t)h & (b->memo_size - 1);
     while (b->memo[at].node && memcmp(&b->memo[at], key, offsetof(Memo, expr)) != 0)
         at = (at + 1) & (b->memo_size - 1);
@@ -64,7 +66,7 @@ static void memo_put(KBuild *b, Memo m)
     if (2 * (b->nmemo + 1) > b->memo_size) {
         Memo *old = b->memo;
         uint32_t n = b->memo_size;
-        b->memo_size = n ? 2 * n : 128;
+        b->memo_size = n ? 2 * n : 32;
         b->memo = arena_array(b->l->p->cx->scratch, Memo, b->memo_size);
         for (uint32_t i = 0; i < n; i++)
             if (old[i].node)
@@ -343,7 +345,7 @@ static KExpr value_gather(KBuild *b, const Node *n, const TypeInfo *ty, const Di
 
 static KExpr value_reduced(KBuild *b, Val v, const TypeInfo *ty)
 {
-    uint32_t acc = b->acc_of[v.node];
+    uint32_t acc = b->l->acc_of[v.node];
     if (!acc)
         die("a reduction is read where it is not known: node %u", v.node);
     const KAcc *a = &b->k->accs.at[acc - 1];
@@ -405,7 +407,7 @@ static KExpr value_made(KBuild *b, Val v, const Dim *at)
 /* A value is read from its buffer unless the group itself computes it. */
 static bool is_loaded(KBuild *b, Val v)
 {
-    if (b->acc_of[v.node])
+    if (b->l->acc_of[v.node])
         return false;
     const FuseBuffer *buf = fuse_buffer(b->l->f, v);
     return buf && (buf->group != (int32_t)b->l->group || buf->is_concat);

@@ -55,13 +55,15 @@ typedef struct {
     const Graph *g;
     HostProgram *h;
     const Fusion *f;
-    Loc *loc;             /* by number of FuseBuffer; buf 0: not made yet */
-    uint32_t *slot_buf;   /* buffer of each state slot, 0: none yet */
-    uint32_t group;       /* being lowered */
-    VEC(LateCopy) late;   /* at the end of the program */
-    bool failed;          /* a diagnostic was given */
-    NameSet buffer_names; /* of the program */
-    NameSet kernel_names; /* in the kernel that is built */
+    Loc *loc;                /* by number of FuseBuffer; buf 0: not made yet */
+    uint32_t *slot_buf;      /* buffer of each state slot, 0: none yet */
+    uint32_t group;          /* being lowered */
+    VEC(LateCopy) late;      /* at the end of the program */
+    bool failed;             /* a diagnostic was given */
+    uint32_t *acc_of;        /* by node: accumulator + 1 of a reduce, in the kernel that is built */
+    VEC(uint32_t) acc_nodes; /* those that have one */
+    NameSet buffer_names;    /* of the program */
+    NameSet kernel_names;    /* in the kernel that is built */
 } Lower;
 
 /** Where a value that has a FuseBuffer lies; NULL for others. */
@@ -98,7 +100,6 @@ typedef struct {
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
     uint32_t nv;          /* v0 .. are in use up to here */
-    uint32_t *acc_of;     /* by node: accumulator + 1 of a reduce */
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;
     uint32_t nmemo, memo_size;
@@ -106,6 +107,8 @@ typedef struct {
 } KBuild;
 
 KBuild *kbuild_begin(Lower *l, Sym name, KClass class);
+/** The reduce `node` is accumulator `acc`. */
+void kbuild_acc(KBuild *b, uint32_t node, uint32_t acc);
 /** Places LETs, counts traffic, and gives the launch step. Equal kernels are shared. */
 Step *kbuild_end(KBuild *b, Site site, const char *text);
 

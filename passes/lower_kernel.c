@@ -68,9 +68,16 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
     b->l = l;
     b->k = kernel_create(l->p, name, class);
     b->mark = arena_mark(l->p->cx->scratch);
-    b->acc_of = arena_array(l->p->cx->scratch, uint32_t, l->g->nodes.n);
+    while (l->acc_nodes.n)
+        l->acc_of[l->acc_nodes.at[--l->acc_nodes.n]] = 0;
     names_clear(&l->kernel_names);
     return b;
+}
+
+void kbuild_acc(KBuild *b, uint32_t node, uint32_t acc)
+{
+    b->l->acc_of[node] = acc + 1;
+    vec_push(b->l->a, &b->l->acc_nodes, node);
 }
 
 Symbol kbuild_axis(KBuild *b, Dim extent)

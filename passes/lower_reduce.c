@@ -67,7 +67,7 @@ static Loc part_loc(Split *w, uint32_t root, KBuild *b, const LoopDomain *d, Dim
     }
     if (!w->part[root]) {
         const FuseRoot *r = &w->grp->roots.at[root];
-        DType type = b->k->accs.at[b->acc_of[r->val.node] - 1].type;
+        DType type = b->k->accs.at[b->l->acc_of[r->val.node] - 1].type;
         Sym name = lower_name(w->l, r->val);
         const char *text = sym_text(w->l->p->cx->names, name);
         name = sym_of(w->l->p->cx->names, arena_printf(w->l->a, "%s_parts", text));
@@ -79,7 +79,7 @@ static Loc part_loc(Split *w, uint32_t root, KBuild *b, const LoopDomain *d, Dim
 static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, const LoopDomain *d,
                        Dim g)
 {
-    uint32_t acc = b->acc_of[w->grp->roots.at[root].val.node] - 1;
+    uint32_t acc = b->l->acc_of[w->grp->roots.at[root].val.node] - 1;
     Dim at[FUSE_AXES + 1];
     Loc loc = part_loc(w, root, b, d, g, at);
     const Buffer *buf = &w->l->h->buffers.at[loc.buf];
@@ -108,7 +108,7 @@ static Step *first_stage(Split *w)
             continue;
         uint32_t acc = row_acc(b, r);
         row_fold(b, &fold, w->grp, r, &d, acc);
-        b->acc_of[r->val.node] = acc + 1;
+        kbuild_acc(b, r->val.node, acc);
     }
     KBlock *blocks[] = {&fold, &store};
     kernel_collapse_all(b, x.reduced, &x.nreduced, blocks, 1);
@@ -142,7 +142,7 @@ static void join_root(Split *w, KBuild *b, uint32_t root, const LoopDomain *d, D
     const FuseRoot *r = &w->grp->roots.at[root];
     uint32_t acc = row_acc(b, r);
     Dim at[FUSE_AXES + 1];
-    b->acc_of[r->val.node] = acc + 1;
+    kbuild_acc(b, r->val.node, acc);
     Loc loc = part_loc(w, root, b, d, g, at);
     const Buffer *buf = &w->l->h->buffers.at[loc.buf];
     KExprInfo e = {.kind = KE_LOAD, .type = buf->dtype};

@@ -108,7 +108,7 @@ static void make_phase(Row *w, uint32_t phase)
         const FuseRoot *r = &grp->roots.at[i];
         if ((uint32_t)r->phase != phase || !w->acc[i])
             continue;
-        b->acc_of[r->val.node] = w->acc[i];
+        kbuild_acc(b, r->val.node, w->acc[i] - 1);
         row_result_index(b, grp, r, &w->d, at);
         root_store(b, &p->behind, r, at);
     }
