@@ -81,6 +81,8 @@ static CUresult make(CopyWork c, Side to, Side from, Context *context, Work *out
 
 static CUresult copy(CopyWork c, Side to, Side from, Stream *s, bool async)
 {
+    call_note("0x%llx, 0x%llx, %llu", (unsigned long long)c.to.at, (unsigned long long)c.from.at,
+              (unsigned long long)(c.width * c.height * c.depth));
     if (!s)
         return CUDA_ERROR_INVALID_HANDLE;
     if (c.width == 0 || c.height == 0 || c.depth == 0)
@@ -102,8 +104,6 @@ static CUresult copy(CopyWork c, Side to, Side from, Stream *s, bool async)
 
 static CopyWork line(uint64_t to, uint64_t from, uint64_t bytes)
 {
-    call_note("0x%llx, 0x%llx, %llu", (unsigned long long)to, (unsigned long long)from,
-              (unsigned long long)bytes);
     return (CopyWork){.width = bytes,
                       .height = 1,
                       .depth = 1,
