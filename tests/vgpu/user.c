@@ -160,6 +160,7 @@ CUdeviceptr user_upload(const void *x, size_t bytes)
 {
     CUdeviceptr d = user_alloc(bytes);
     CHECK(cuMemcpyHtoD(d, x, bytes));
+    CHECK(cuStreamSynchronize(NULL)); /* that copy may return before it has arrived */
     return d;
 }
 

@@ -55,17 +55,20 @@ extern "C" __global__ void uninit_shared(float *out, int wrong)
     out[t] = tile[63 - t]; // planted: uninit_shared
 }
 
-// A neighbour of another warp is read without a barrier between.
+// The second warp reads what the first one writes, without a barrier between. Which of the two comes too
+// early depends on who runs first.
 extern "C" __global__ void shared_race(float *out, int wrong)
 {
-    __shared__ float tile[128];
+    __shared__ float tile[32];
     int t = threadIdx.x;
-    tile[t] = 0;
+    if (t < 32)
+        tile[t] = 0;
     __syncthreads();
-    tile[t] = t;
+    if (t < 32)
+        tile[t] = t; // planted: shared_race
     if (!wrong)
         __syncthreads();
-    out[t] = tile[(t + 32) % 128]; // planted: shared_race
+    out[t] = t < 32 ? 0 : tile[t - 32]; // planted: shared_race
 }
 
 // The same within a warp, where the hardware gives no guarantee either.
@@ -81,15 +84,11 @@ extern "C" __global__ void shared_race_warp(float *out, int wrong)
     out[t] = tile[(t + 1) % 32]; // planted: shared_race_warp
 }
 
-// Blocks add to one word, without an atomic operation.
-extern "C" __global__ void block_race(int *total, int wrong)
+// Blocks write one word, each its own number.
+extern "C" __global__ void block_race(int *last, int wrong)
 {
-    if (threadIdx.x == 0) {
-        if (wrong)
-            *total += 1; // planted: block_race
-        else
-            atomicAdd(total, 1);
-    }
+    if (threadIdx.x == 0 && (wrong || blockIdx.x == 0))
+        *last = blockIdx.x; // planted: block_race
 }
 
 // Half of a warp waits at a barrier that the others do not reach together with it.
@@ -121,15 +120,15 @@ extern "C" __global__ void hang(volatile int *flag, int wrong)
         ;
 }
 
-// The mask names lanes that wait elsewhere.
+// The mask names lanes that are elsewhere, at an exchange of their own.
 extern "C" __global__ void warp_sync(int *out, int wrong)
 {
     int t = threadIdx.x, v = t;
-    if (!wrong || t < 16)
-        v = __shfl_xor_sync(0xffffffffu, v, 1); // planted: warp_sync
+    unsigned mask = wrong ? 0xffffffffu : t < 16 ? 0xffffu : 0xffff0000u;
+    if (t < 16)
+        v = __shfl_xor_sync(mask, v, 1); // planted: warp_sync
     else
-        __syncwarp(0xffff0000u);
-    __syncthreads();
+        v = __shfl_down_sync(mask, v, 2); // planted: warp_sync
     out[t] = v;
 }
 

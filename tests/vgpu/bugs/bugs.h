@@ -21,8 +21,9 @@ typedef struct {
 
 extern const Bug bugs_kernel[], bugs_host[]; /* each ends with a row without a name */
 
-/** A failed call ends a program that watches for errors: prints it, exit status 3. */
+/** A program that watches for errors: prints a failed call; the exit status becomes 3. */
 void expect(CUresult r, const char *what);
+void failure(const char *what, const char *name);
 #define EXPECT(call) expect(call, #call)
 
 /** One launch on the default stream of blocks x threads, and wait. */

@@ -4,7 +4,6 @@
 
 #include <cublas_v2.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,10 +186,8 @@ static void injected(CUmodule m, int wrong)
 
 static void blas(cublasStatus_t s, const char *what)
 {
-    if (s == CUBLAS_STATUS_SUCCESS)
-        return;
-    fprintf(stderr, "bugs: %s: %s\n", what, cublasGetStatusName(s));
-    exit(3);
+    if (s != CUBLAS_STATUS_SUCCESS)
+        failure(what, cublasGetStatusName(s));
 }
 
 /* The output has one row too few. */
@@ -243,7 +240,7 @@ const Bug bugs_host[] = {
     {"event_wait", "order", NULL, NULL, event_wait, .status = 86, .seeds = 20},
     {"pinned_changed", "order", NULL, NULL, pinned_changed, .status = 86},
     {"copy_uninit", "uninit", "cuMemcpyDtoH", NULL, copy_uninit, .status = 86},
-    {"copy_bounds", "bounds", "cuMemcpyHtoD", NULL, copy_bounds, .status = 86},
+    {"copy_bounds", "api", "not within its allocation", NULL, copy_bounds, .status = 86},
     {"free_twice", "api", "cuMemFree", NULL, free_twice, .status = 86},
     {"dead_stream", "api", "cuStreamSynchronize", NULL, dead_stream, .status = 86},
     {"injected", NULL, "CUDA_ERROR_OUT_OF_MEMORY", NULL, injected, "VGPU_FAIL=cuMemAlloc:2",

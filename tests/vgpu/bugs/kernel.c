@@ -94,7 +94,7 @@ static void uninit_shared(CUmodule m, int wrong)
 
 static void shared_race(CUmodule m, int wrong)
 {
-    plain(m, "shared_race", 1, 128, wrong);
+    plain(m, "shared_race", 1, 64, wrong);
 }
 
 static void shared_race_warp(CUmodule m, int wrong)

@@ -13,14 +13,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static bool failed; /* of the one program that this process runs */
+
 void expect(CUresult r, const char *what)
 {
     const char *name = NULL;
     if (r == CUDA_SUCCESS)
         return;
     cuGetErrorName(r, &name);
-    fprintf(stderr, "bugs: %s: %s\n", what, name ? name : "?");
-    exit(3);
+    failure(what, name ? name : "?");
+}
+
+void failure(const char *what, const char *name)
+{
+    fprintf(stderr, "bugs: %s: %s\n", what, name);
+    failed = true;
 }
 
 CUresult launch(CUmodule m, const char *kernel, unsigned blocks, unsigned threads, void **args)
@@ -54,7 +61,7 @@ static int run(const Bug *b, int wrong, const char *ptx)
     b->run(m, wrong);
     cuModuleUnload(m);
     cuDevicePrimaryCtxRelease(d);
-    return 0;
+    return failed ? 3 : 0;
 }
 
 /* --- the other side: what came of it
@@ -117,25 +124,32 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Line of the source that is marked, as findings print it. */
-static void marked(const char *source, const char *mark, char *out, size_t room)
+/* Whether the text names a line of the source that is marked. */
+static bool names_line(const char *text, const char *source, const char *mark)
 {
-    char what[128];
+    char what[128], place[64];
     int line = 1;
+    bool any = false;
+    const char *from = source;
     snprintf(what, sizeof what, "// planted: %s\n", mark);
-    const char *at = strstr(source, what);
-    if (!at) {
+    for (const char *at = source; (at = strstr(at, what)); at++) {
+        for (; from < at; from++)
+            line += *from == '\n';
+        snprintf(place, sizeof place, "bugs.cu:%d:", line);
+        if (strstr(text, place))
+            return true;
+        any = true;
+    }
+    if (!any) {
         fprintf(stderr, "bugs.cu has no line marked %s\n", mark);
         exit(1);
     }
-    for (const char *c = source; c < at; c++)
-        line += *c == '\n';
-    snprintf(out, room, "bugs.cu:%d:", line);
+    return false;
 }
 
 static const char *judge_wrong(const Bug *b, const Result *r, const char *source)
 {
-    char kind[64], place[64];
+    char kind[64];
     int wanted = !b->kind ? 0 : b->findings ? b->findings : 1;
     snprintf(kind, sizeof kind, "vgpu: error[%s]: ", b->kind ? b->kind : "");
     if (r->status != b->status)
@@ -146,10 +160,9 @@ static const char *judge_wrong(const Bug *b, const Result *r, const char *source
         return "a finding of another kind";
     if (b->says && !strstr(r->text, b->says))
         return "the text is another one";
-    if (!b->line)
-        return NULL;
-    marked(source, b->line, place, sizeof place);
-    return strstr(r->text, place) ? NULL : "the source line is missing";
+    if (b->line && !names_line(r->text, source, b->line))
+        return "the source line is missing";
+    return NULL;
 }
 
 static bool report(const Bug *b, int wrong, const char *order, int seed, const Result *r,
