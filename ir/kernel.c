@@ -10,7 +10,7 @@
 
 Kernel *kernel_create(Program *p, Sym name, KClass class)
 {
-    Arena *a = p->cx->perm;
+    Arena *a = p->cx->kernels;
     Kernel *k = arena_new(a, Kernel);
     k->name = name;
     k->class = class;
@@ -83,7 +83,7 @@ static bool same_expr(const KExprInfo *a, const KExprInfo *b)
 static void grow_table(Program *p, Kernel *k)
 {
     uint32_t size = k->table_size ? 2 * k->table_size : 64;
-    k->table = arena_array(p->cx->perm, uint32_t, size);
+    k->table = arena_array(p->cx->kernels, uint32_t, size);
     k->table_size = size;
     for (uint32_t i = 1; i < k->exprs.n; i++) {
         uint32_t at = (uint32_t)hash_expr(&k->exprs.at[i]) & (size - 1);
@@ -111,13 +111,13 @@ KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info)
         }
     }
     k->table[at] = k->exprs.n;
-    vec_push(p->cx->perm, &k->exprs, info);
+    vec_push(p->cx->kernels, &k->exprs, info);
     return (KExpr){k->exprs.n - 1};
 }
 
 KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind)
 {
-    vec_push(p->cx->perm, b, ((KStmt){.kind = kind}));
+    vec_push(p->cx->kernels, b, ((KStmt){.kind = kind}));
     return &vec_last(b);
 }
 

@@ -13,6 +13,7 @@ Ctx *ctx_create(void)
     Ctx *cx = arena_new(a, Ctx);
     cx->perm = a;
     cx->scratch = arena_create();
+    cx->kernels = arena_create();
     cx->names = intern_create(a);
     cx->sources = sources_create(a);
     cx->diags = diags_create(a, cx->sources);
@@ -25,6 +26,7 @@ void ctx_destroy(Ctx *cx)
     if (!cx)
         return;
     arena_destroy(cx->scratch);
+    arena_destroy(cx->kernels);
     arena_destroy(cx->perm); /* holds cx itself */
 }
 

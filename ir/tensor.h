@@ -197,6 +197,7 @@ typedef struct {
 
 typedef struct Ctx {
     Arena *perm, *scratch;
+    Arena *kernels; /* kernel IR: of those that turn out equal to earlier ones nothing is kept */
     Interner *names;
     Sources *sources;
     Diags *diags;

@@ -96,6 +96,7 @@ typedef struct {
 typedef struct {
     Lower *l;
     Kernel *k;
+    ArenaMark kernels; /* before the kernel */
     ArenaMark mark; /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;

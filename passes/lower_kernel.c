@@ -66,6 +66,7 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
 {
     KBuild *b = arena_new(l->a, KBuild);
     b->l = l;
+    b->kernels = arena_mark(l->p->cx->kernels);
     b->k = kernel_create(l->p, name, class);
     b->mark = arena_mark(l->p->cx->scratch);
     while (l->acc_nodes.n)
@@ -195,7 +196,7 @@ static Sym unique_kernel_name(Lower *l, Sym name)
 }
 
 /* The number of the kernel, or of an equal earlier one. */
-static uint32_t register_kernel(KBuild *b)
+static uint32_t register_kernel(KBuild *b, bool *is_new)
 {
     Lower *l = b->l;
     const char *text = kernel_structure(l->p, b->k);
@@ -203,6 +204,7 @@ static uint32_t register_kernel(KBuild *b)
     for (uint32_t i = 0; i < l->lm->known.n; i++)
         if (l->lm->known.at[i].hash == hash && strcmp(l->lm->known.at[i].text, text) == 0)
             return l->lm->known.at[i].kernel;
+    *is_new = true;
     b->k->name = unique_kernel_name(l, b->k->name);
     vec_push(l->a, &l->m->kernels, b->k);
     uint32_t number = l->m->kernels.n - 1;
@@ -232,7 +234,8 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     const char *why = kernel_verify(l->p, b->k);
     if (why)
         die("%s", why);
-    uint32_t number = register_kernel(b);
+    bool is_new = false;
+    uint32_t number = register_kernel(b, &is_new);
     Step *s = lower_step(l, STEP_LAUNCH, site);
     s->kernel = number;
     s->text = text;
@@ -245,6 +248,8 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
         vec_push(l->a, &s->ints, dim_of(l->t, sizes[i]));
     s->cells = kernel_cells(l->p, b->k);
     arena_reset(l->p->cx->scratch, b->mark);
+    if (!is_new)
+        arena_reset(l->p->cx->kernels, b->kernels);
     s->when = cells_guard(l, s->cells);
     return s;
 }

@@ -360,7 +360,7 @@ static void place_block(Lets *w, KBlock *block)
         for (uint32_t j = 0; j < n; j++)
             if (places[j].first == i)
                 add_let(w, &out, &places[j]);
-        vec_push(w->b->l->a, &out, block->at[i]);
+        vec_push(w->b->l->p->cx->kernels, &out, block->at[i]);
         place_inside(w, &vec_last(&out));
     }
     *block = out;

@@ -185,7 +185,7 @@ KBlock *row_loops(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s)
 void block_append(Lower *l, KBlock *to, const KBlock *from)
 {
     for (uint32_t i = 0; i < from->n; i++)
-        vec_push(l->a, to, from->at[i]);
+        vec_push(l->p->cx->kernels, to, from->at[i]);
 }
 
 void row_total(KBuild *b, KBlock *block, uint32_t acc, const RowSched *s)

@@ -165,6 +165,7 @@ void arena_reset(Arena *a, ArenaMark mark)
     while (a->top != mark.chunk) {
         Chunk *c = a->top;
         a->top = c->below;
+        a->bytes -= c->used;
         if (a->spare && a->spare->size >= c->size) {
             free(c);
         } else {
@@ -175,6 +176,7 @@ void arena_reset(Arena *a, ArenaMark mark)
 #ifndef NDEBUG
     memset(a->top->data + mark.used, 0xAB, a->top->used - mark.used);
 #endif
+    a->bytes -= a->top->used - mark.used;
     a->top->used = mark.used;
 }
 

@@ -37,7 +37,7 @@ char *arena_vprintf(Arena *a, const char *fmt, va_list ap) __attribute__((format
 ArenaMark arena_mark(const Arena *a);
 void arena_reset(Arena *a, ArenaMark mark);
 
-/** Bytes handed out so far, for -bench. */
+/** Bytes that are handed out, for -bench. */
 size_t arena_bytes(const Arena *a);
 
 #define arena_new(a, T)      ((T *)arena_alloc((a), sizeof(T)))
