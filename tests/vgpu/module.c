@@ -33,7 +33,8 @@ static bool place_variables(Loaded *l, Text *x)
             to->name = d->v.name;
             d->v.address = to->base;
             memset(to->data, 0, d->v.size);
-            memset(to->shadow, 1, d->v.size);
+            if (to->shadow) /* it is not kept with VGPU_CHECK=none */
+                memset(to->shadow, 1, d->v.size);
             if (d->init)
                 memcpy(to->data, d->init, d->v.size);
         }

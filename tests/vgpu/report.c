@@ -299,6 +299,7 @@ static void json_kernel(FILE *to, const KernelCounters *k)
     json_count(to, "barriers", c->barriers);
     json_count(to, "atomics", c->atomics);
     json_count(to, "ns", c->ns);
+    json_count(to, "cpu_ns", c->cpu_ns);
     fprintf(to, "}");
 }
 

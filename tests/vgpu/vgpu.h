@@ -355,7 +355,7 @@ typedef struct Counters {
     uint64_t load_bytes, store_bytes;                                      /* that lanes asked for */
     uint64_t shared_requests, shared_conflicts;                            /* extra passes over banks */
     uint64_t divergent_branches, branches, barriers, atomics;
-    uint64_t ns;
+    uint64_t ns, cpu_ns; /* wall clock; of all workers together */
 } Counters;
 void counters_add(const Function *f, const Counters *c);
 

@@ -70,7 +70,7 @@ static int read_rates(const char *path, Rate *rates, int most)
         snprintf(rates[n].name, sizeof rates[n].name, "%.*s", (int)strcspn(at, "\""), at);
         rates[n].lanes = number_behind(at, "\"lane_insts\": ");
         rates[n].warps = number_behind(at, "\"warp_insts\": ");
-        rates[n].ns = number_behind(at, "\"ns\": ");
+        rates[n].ns = number_behind(at, "\"cpu_ns\": ");
     }
     free(text);
     return n;
@@ -120,13 +120,12 @@ static int bench_once(const char *file, const char *threads, const char *checks,
 
 static int bench(const char *file)
 {
-    int bad =
-        bench_once(file, "1", "uninit,race", "one core; bounds, uninitialised reads, shared races");
+    int bad = bench_once(file, "1", "uninit,race", "bounds, uninitialised reads, shared races");
     if (!bad)
-        bad = bench_once(file, "1", "none", "one core; bounds only");
+        bad = bench_once(file, "1", "none", "bounds only");
     if (!bad)
-        bad = bench_once(file, "1", "all", "one core; everything");
-    return bad ? bad : bench_once(file, NULL, "all", "all cores; everything");
+        bad = bench_once(file, "1", "all", "everything");
+    return bad ? bad : bench_once(file, NULL, "all", "everything, on all cores");
 }
 
 int main(int argc, char **argv)
