@@ -56,6 +56,8 @@ uint64_t format_round(const Format *f, long double v, Rounding mode, bool finite
     int e;
     if (v != v)
         return nan_code(f);
+    if (v == 0)
+        return sign;
     if (isinf(v))
         return sign | (finite || !f->has_inf ? top_code(f) - 1 : top_code(f));
     frexpl(v, &e);

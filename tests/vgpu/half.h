@@ -52,4 +52,15 @@ static inline float to_odd(double v)
     return bits_float(inexact && (b & 0x7fffffffu) != 0x7f800000u ? odd : b);
 }
 
+/* The sum of doubles, odd where it is inexact. */
+static inline double add_to_odd(double a, double b)
+{
+    double s = a + b, part = s - a;
+    double error = (a - (s - part)) + (b - part); /* exact; of no use where s is no number */
+    uint64_t bits = double_bits(s);
+    bool inexact = (error < 0 || error > 0) && !(bits & 1);
+    uint64_t odd = (error > 0) == (s > 0) ? bits + 1 : bits - 1;
+    return bits_double(inexact && s - s == 0 ? odd : bits);
+}
+
 #endif

@@ -48,8 +48,8 @@ static inline uint32_t bf16_mul(uint32_t x, uint32_t y)
 
 static inline uint32_t bf16_fma(uint32_t x, uint32_t y, uint32_t z)
 {
-    return float_to_bf16(
-        to_odd((double)bf16_to_float(x) * (double)bf16_to_float(y) + (double)bf16_to_float(z)));
+    return float_to_bf16(to_odd(
+        add_to_odd((double)bf16_to_float(x) * (double)bf16_to_float(y), (double)bf16_to_float(z))));
 }
 
 #define HALF_NEG(x) (((x)&0xffff) ^ 0x8000)

@@ -66,7 +66,7 @@ static const uint64_t bhalves[] = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x3fc0, 0x3f0
                                    0x007f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x4049,
                                    0x3eab, 0x3c01, 0x2001, 0x1f81, 0x4380, 0x3f7f, 0x3f81};
 static const uint64_t preds[] = {0, 1};
-static uint64_t half_pairs[24], bhalf_pairs[23];
+static uint64_t half_pairs[24], bhalf_pairs[23], float_pairs[43];
 
 typedef struct {
     char letter;
@@ -78,10 +78,11 @@ typedef struct {
     {                                                                                              \
         letter, list, sizeof list / sizeof *list                                                   \
     }
-static const Values values[] = {LIST('i', ints),    LIST('l', longs),       LIST('k', shorts),
-                                LIST('s', shifts),  LIST('w', pairs),       LIST('f', floats),
-                                LIST('d', doubles), LIST('h', halves),      LIST('H', half_pairs),
-                                LIST('b', bhalves), LIST('B', bhalf_pairs), LIST('p', preds)};
+static const Values values[] = {
+    LIST('i', ints),       LIST('l', longs),   LIST('k', shorts),      LIST('s', shifts),
+    LIST('w', pairs),      LIST('f', floats),  LIST('d', doubles),     LIST('h', halves),
+    LIST('H', half_pairs), LIST('b', bhalves), LIST('B', bhalf_pairs), LIST('p', preds),
+    LIST('x', float_pairs)};
 
 static const Values *values_of(char letter)
 {
@@ -99,6 +100,8 @@ static void make_pairs(void)
         half_pairs[k] = halves[k] | halves[k * 7 % 24] << 16;
     for (size_t k = 0; k < 23; k++)
         bhalf_pairs[k] = bhalves[k] | bhalves[k * 7 % 23] << 16;
+    for (size_t k = 0; k < 43; k++)
+        float_pairs[k] = floats[k] | floats[k * 7 % 43] << 32;
 }
 
 /* --- running
@@ -106,7 +109,7 @@ static void make_pairs(void)
 
 static bool is_wide(char letter)
 {
-    return letter == 'l' || letter == 'd';
+    return letter == 'l' || letter == 'd' || letter == 'x';
 }
 
 static Module *load(const char *body, const char **why)
@@ -259,6 +262,9 @@ static bool same(const Case *c, uint64_t got, uint64_t want)
                same_half(got >> 16, want >> 16 & 0xffff, 0x7f80);
     case 'f':
         return same_f32(c, got, want);
+    case 'x':
+        return same_f32(c, got & UINT32_MAX, want & UINT32_MAX) &&
+               same_f32(c, got >> 32, want >> 32);
     case 'd':
         return got == want || (test_f64(got) != test_f64(got) && test_f64(want) != test_f64(want));
     default:

@@ -14,8 +14,8 @@
 
 /* Letters of a signature, result first, say where values come from and how results are compared:
  * i 32-bit integers, l 64-bit integers, k 16-bit integers, s shifts, w pairs of 16-bit integers,
- * f floats, d doubles, h f16, H pairs of f16, b bf16, B pairs of bf16, p predicates, o e4m3, v
- * e5m2. A NaN equals every NaN. ? skips the comparison. */
+ * f floats, x pairs of floats, d doubles, h f16, H pairs of f16, b bf16, B pairs of bf16, p
+ * predicates. e5m2. A NaN equals every NaN. ? skips the comparison. */
 typedef struct {
     Module *m;
     const Inst *i;
