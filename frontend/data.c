@@ -6,10 +6,12 @@
 #include "runtime/files.h"
 #include "runtime/rt.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What must be freed at the end: a loaded file, or memory of ours. */
 typedef struct {
@@ -86,6 +88,26 @@ const char *arrays_load(Arrays *s, const char *path, const char *npy_name)
         arrays_add(s, is_npy ? npy_name : x->name, t);
     }
     return NULL;
+}
+
+const char *arrays_can_save(Arena *a, const char *path)
+{
+    static const char *const ends[] = {".npy", ".npz", ".safetensors"};
+    const size_t n = strlen(path);
+    bool known = false;
+    for (int i = 0; i < 3; i++) {
+        const size_t k = strlen(ends[i]);
+        known = known || (n > k && !strcmp(path + n - k, ends[i]));
+    }
+    if (!known)
+        return arena_printf(a, "%s: the name must end in .npy, .npz or .safetensors", path);
+    const char *slash = strrchr(path, '/');
+    const char *folder = !slash          ? "."
+                         : slash == path ? "/"
+                                         : arena_strndup(a, path, (size_t)(slash - path));
+    return access(folder, W_OK)
+               ? arena_printf(a, "%s: cannot write into %s: %s", path, folder, strerror(errno))
+               : NULL;
 }
 
 const char *arrays_save(const Arrays *s, const char *path)

@@ -29,6 +29,9 @@ void arrays_destroy(Arrays *s); /* frees what was loaded */
 /** Reads every array of a file (an .npy file's array is called `npy_name`). NULL on success, else
  * the message. */
 const char *arrays_load(Arrays *s, const char *path, const char *npy_name);
+/** Whether arrays can be written there, by the name's end and the folder: better said before a long
+ * computation. NULL: yes. */
+const char *arrays_can_save(Arena *a, const char *path);
 /** Writes them, atomically. NULL on success. */
 const char *arrays_save(const Arrays *s, const char *path);
 /** What `from` owns becomes s's. */

@@ -76,6 +76,8 @@ static int check_outputs(const Options *o)
                                  S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe",
                                  code && S_ISDIR(st.st_mode) ? ": write a / behind it" : "");
     }
+    if (o->mode == MODE_source && o->output && !stat(o->output, &st) && !S_ISDIR(st.st_mode))
+        return message_error(STATUS_USAGE, "%s is no folder: -S writes several files", o->output);
     return STATUS_DONE;
 }
 

@@ -5,6 +5,7 @@
 #include "frontend/drive.h"
 #include "frontend/place.h"
 #include "frontend/run.h"
+#include "frontend/stop.h"
 #include "frontend/train.h"
 
 #include <errno.h>
@@ -193,7 +194,8 @@ static int compile_executable(Drive *d, const char *source, const char *lib, con
     const char *log = "";
     int status = codegen_cc(d->a, args, &log);
     if (status)
-        message_error(status, "the C compiler failed:\n%s", log);
+        message_error(status, "%s%s", status == STATUS_MACHINE ? "" : "the C compiler failed:\n",
+                      log);
     else if (rename(made, exe))
         status = message_error(STATUS_INPUT, "cannot write %s", exe);
     if (status)
@@ -284,14 +286,21 @@ int drive_code(Drive *d)
         return message_error(STATUS_USAGE, "%s has %u models: -o names one file; leave it out",
                              d->o->file, n);
     OutputResult all = {0};
+    StopGuard guard;
+    stop_guard(&guard);
     status = write_models(d, &all);
     const int messages = drive_messages(d);
-    status = status ? status : messages ? messages : write_depend(d, &all);
+    status = status ? status : messages;
+    if (stop_signal())
+        status = 128 + stop_signal();
+    if (!status)
+        status = write_depend(d, &all);
     for (uint32_t i = 0; i < all.files.n; i++)
         if (status)
             unlink(all.files.at[i]); /* all of it or nothing */
         else if (d->o->verbose)
             fprintf(stderr, "wrote %s\n", all.files.at[i]);
+    stop_release(&guard);
     return status;
 }
 

@@ -182,7 +182,7 @@ static int report_operands(Drive *d, ReportSize *sizes)
         char *end = NULL;
         errno = 0;
         const long long v = strtoll(eq + 1, &end, 10);
-        if (!eq[1] || *end || v < 0 || errno)
+        if (!eq[1] || *end || v < 0 || v > INT32_MAX || errno)
             return message_error(STATUS_USAGE, "'%s': expected SIZE=NUMBER", text);
         sizes[i] = (ReportSize){arena_strndup(d->a, text, (size_t)(eq - text)), v};
         for (int k = 0; k < i; k++)

@@ -49,6 +49,7 @@ static int run(Arena *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    message_streams();
     Arena *a = arena_create();
     int status = run(a, argc, argv);
     arena_destroy(a);

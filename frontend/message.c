@@ -1,7 +1,15 @@
 /* message.c: errors of the command. SPDX-License-Identifier: MIT */
 #include "frontend/message.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+
+void message_streams(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+            return;
+}
 
 int message_verror(int status, const char *fmt, va_list ap)
 {

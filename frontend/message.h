@@ -4,6 +4,9 @@
 
 #include <stdarg.h>
 
+/** At the head of main: a standard stream that is closed must not become the first file that is
+ * opened, or what is printed would go into it. Writes to this one fail, as they should. */
+void message_streams(void);
 /** Prints "tenon: error: ..." to standard error; gives `status` back. */
 int message_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /** Prints "tenon: warning: ..." to standard error; the status stays what it is. */

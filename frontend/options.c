@@ -18,6 +18,8 @@ typedef enum {
 #include "frontend/options.def"
 } Id;
 
+enum { MOST_THREADS = 256 }; /* as the runtime has it */
+
 /* Sets of modes. */
 enum {
     RUN = 1 << MODE_run,
@@ -364,7 +366,10 @@ static bool apply_number(Reader *r, const Row *row, const char *value)
     case OPT_batch:
         return read_count(r, row->spelling, value, &o->batch);
     case OPT_threads:
-        return read_count(r, row->spelling, value, &o->threads);
+        if (!read_int(r, row->spelling, value, 1, MOST_THREADS, &n))
+            return false;
+        o->threads = (int)n;
+        return true;
     case OPT_lr:
         if (!read_real(r, row->spelling, value, &o->lr))
             return false;
@@ -544,6 +549,8 @@ static bool unknown(Reader *r, const char *word)
     const size_t stem = strcspn(word, "=");
     const bool has_value = word[stem] == '=';
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].form == FORM_PREFIX && !strcmp(rows[i].spelling, word))
+            return fail(r, "%s wants %s right behind it", word, rows[i].argument);
         if (rows[i].form == FORM_SECTION || rows[i].form == FORM_PREFIX)
             continue;
         /* the option without its value, or with one that it does not take */
@@ -674,7 +681,7 @@ static bool check_whole(Reader *r)
         return fail(r, "no file: tenon [options] FILE.tn (--help lists the options)");
     if (!*o->file)
         return fail(r, "the file's name is empty");
-    if (o->mode == MODE_train && !o->data)
+    if (o->mode == MODE_train && (!o->data || !*o->data))
         return fail(r, "-train wants a file of arrays behind the model: %s DATA.npz", o->file);
     if (o->depend_file && !o->depend)
         return fail(r, "-MF names the file that -MD writes: give -MD too");

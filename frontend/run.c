@@ -83,6 +83,27 @@ static int find_program(const Run *r, const char *method, int kind)
 /* --- arguments
  * ------------------------------------------------------------------------------------- */
 
+static int unknown_operand(Run *r, const tn_program *p, const char *name)
+{
+    enum { MOST = 2 * TN_MAX_ARGS };
+    const char *names[MOST];
+    int n = 0;
+    StrBuf all = {.a = r->a};
+    for (int k = 0; k < p->nargs && n < TN_MAX_ARGS; k++)
+        if (!p->args[k].is_result)
+            names[n++] = p->args[k].name;
+    for (int k = 0; k < p->nsymbols && n < MOST; k++)
+        names[n++] = p->symbols[k].name;
+    for (int k = 0; k < n; k++)
+        sb_printf(&all, "%s%s", k ? ", " : "", names[k]);
+    const char *near = diag_nearest(name, names, n);
+    if (!r->o->grad && !strncmp(name, "d_", 2) && !near)
+        return fail("%s has no argument or size '%s'; gradients of results stand behind -grad",
+                    p->name, name);
+    return fail("%s has no argument or size '%s'%s%s%s (it has: %s)", p->name, name,
+                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", sb_text(&all));
+}
+
 static int check_operands(Run *r, const tn_program *p)
 {
     for (int i = 0; i < r->o->noperands; i++) {
@@ -95,16 +116,8 @@ static int check_operands(Run *r, const tn_program *p)
             known = known || (!p->args[k].is_result && !strcmp(p->args[k].name, name));
         for (int k = 0; k < p->nsymbols; k++)
             known = known || !strcmp(p->symbols[k].name, name);
-        if (!known) {
-            const char *names[TN_MAX_ARGS];
-            int n = 0;
-            for (int k = 0; k < p->nargs && n < TN_MAX_ARGS; k++)
-                if (!p->args[k].is_result)
-                    names[n++] = p->args[k].name;
-            const char *near = diag_nearest(name, names, n);
-            return fail("%s has no argument or size '%s'%s%s%s", p->name, name,
-                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-        }
+        if (!known)
+            return unknown_operand(r, p, name);
     }
     return 0;
 }
@@ -261,6 +274,9 @@ static int check_cotangents(const Run *r, const tn_program *b)
             known =
                 known || (!b->args[i].is_result && strlen(b->args[i].name) == (size_t)(eq - text) &&
                           !strncmp(b->args[i].name, text, (size_t)(eq - text)));
+        for (int i = 0; i < k; i++)
+            if (!strncmp(r->o->cotangents[i], text, (size_t)(eq - text) + 1))
+                return fail("'%.*s' is given twice", (int)(eq - text), text);
         if (!known)
             return fail("'%.*s': %s has no differentiable result of this name", (int)(eq - text),
                         text, b->method);
@@ -378,6 +394,9 @@ static int begin(Run *r)
 int run_method(Arena *a, const tn_model_desc *desc, const RunOptions *o)
 {
     Run r = {.a = a, .desc = desc, .o = o, .in = arrays_create(a), .out = arrays_create(a)};
+    const char *bad = o->out ? arrays_can_save(a, o->out) : NULL;
+    if (bad)
+        return message_error(1, "%s", bad);
     const char *name = o->method;
     const int program = find_method(&r, &name);
     int status = program < 0 || check_operands(&r, &desc->programs[program]);

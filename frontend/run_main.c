@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "frontend/run.h"
 
+#include "frontend/message.h"
 #include "ir/base/vec.h"
 
 #include <errno.h>
@@ -11,13 +12,14 @@
 
 int tn_run_main(const tn_model_desc *desc, int argc, char **argv);
 
-static int usage(const char *name)
+static int usage(const char *name, FILE *to)
 {
-    fprintf(stderr,
+    fprintf(to,
             "usage: %s [METHOD] NAME=VALUE... [-load FILE] [-seed N] [-o FILE] [-threads N]\n"
-            "       [-grad d_NAME=VALUE...]\n",
+            "       [-training] [-grad d_NAME=VALUE...]\n"
+            "VALUE: @FILE.npy, @FILE.npz:NAME, a number, zeros, ones, arange, randn, or a size\n",
             name);
-    return 2;
+    return to == stdout ? 0 : 2;
 }
 
 static bool number(const char *text, unsigned long long *out)
@@ -30,6 +32,7 @@ static bool number(const char *text, unsigned long long *out)
 
 int tn_run_main(const tn_model_desc *desc, int argc, char **argv)
 {
+    message_streams();
     Arena *a = arena_create();
     RunOptions o = {0};
     VEC(const char *) operands = {0}, cotangents = {0};
@@ -37,8 +40,13 @@ int tn_run_main(const tn_model_desc *desc, int argc, char **argv)
     for (int i = 1; i < argc && !status; i++) {
         const char *arg = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
         unsigned long long n;
-        if (!strcmp(arg, "-grad")) {
+        if (!strcmp(arg, "--help")) {
+            arena_destroy(a);
+            return usage(argv[0], stdout);
+        } else if (!strcmp(arg, "-grad")) {
             o.grad = true;
+        } else if (!strcmp(arg, "-training")) {
+            o.training = true;
         } else if (!strcmp(arg, "-load") && next) {
             o.load = argv[++i];
         } else if (!strcmp(arg, "-o") && next) {
@@ -50,7 +58,7 @@ int tn_run_main(const tn_model_desc *desc, int argc, char **argv)
             o.threads = (int)n;
             i++;
         } else if (*arg == '-') {
-            status = usage(argv[0]);
+            status = usage(argv[0], stderr);
         } else if (strchr(arg, '=') && o.grad && !strncmp(arg, "d_", 2)) {
             vec_push(a, &cotangents, arg);
         } else if (strchr(arg, '=')) {
@@ -58,7 +66,7 @@ int tn_run_main(const tn_model_desc *desc, int argc, char **argv)
         } else if (!o.method) {
             o.method = arg;
         } else {
-            status = usage(argv[0]);
+            status = usage(argv[0], stderr);
         }
     }
     o.operands = operands.at;

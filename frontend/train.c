@@ -4,6 +4,7 @@
 #include "frontend/train.h"
 
 #include "frontend/message.h"
+#include "frontend/stop.h"
 #include "frontend/train_internal.h"
 #include "ir/base/strbuf.h"
 #include "ir/base/vec.h"
@@ -11,20 +12,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* The signal that asked to stop, or 0. */
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    interrupted = signal;
-}
 
 static void clear_bar(const Trainer *t)
 {
@@ -261,7 +253,7 @@ static int train_batches(Trainer *t, int epoch, int64_t *seen, bool *midway)
         }
         *seen += size;
         show_bar(t, epoch, at + size, all, t->tasks[0].sums[0] / (double)*seen);
-        if (interrupted && at + size < all) {
+        if (stop_signal() && at + size < all) {
             t->stopped_batch = b + 1;
             *midway = true;
             break;
@@ -345,7 +337,7 @@ static int test_set(Trainer *t, bool *lost)
 
 static int all_epochs(Trainer *t, bool *lost)
 {
-    for (int epoch = t->start_epoch; epoch <= t->o->epochs && !interrupted; epoch++) {
+    for (int epoch = t->start_epoch; epoch <= t->o->epochs && !stop_signal(); epoch++) {
         bool midway = false;
         const int status = train_epoch(t, epoch, &midway);
         if (status)
@@ -357,37 +349,20 @@ static int all_epochs(Trainer *t, bool *lost)
     return 0;
 }
 
-/* What asks a run to stop; each saves. A signal that whoever started us has turned off stays so. */
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
-enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
-
-static void catch_signals(struct sigaction *old)
-{
-    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigemptyset(&act.sa_mask);
-    interrupted = 0;
-    for (int i = 0; i < STOP_SIGNALS; i++) {
-        sigaction(stop_signals[i], NULL, &old[i]);
-        if (old[i].sa_handler != SIG_IGN)
-            sigaction(stop_signals[i], &act, NULL);
-    }
-}
-
 /* Trains and saves; a second Ctrl-C does not lose what is being saved. */
 static int train_and_save(Trainer *t, bool *lost)
 {
     const char *save = t->o->save;
-    struct sigaction old[STOP_SIGNALS];
-    catch_signals(old);
+    StopGuard guard;
+    stop_guard(&guard);
     int status = all_epochs(t, lost);
-    if (!status && interrupted)
+    if (!status && stop_signal())
         printf(t->stopped_batch ? "stopped in epoch %d\n" : "stopped before epoch %d\n",
                t->stopped_epoch);
     if (!status && save)
         status = train_save(t, save);
-    for (int i = 0; i < STOP_SIGNALS; i++)
-        sigaction(stop_signals[i], &old[i], NULL);
-    if (!status && save && interrupted)
+    stop_release(&guard);
+    if (!status && save && stop_signal())
         printf("go on with: -resume %s\n", save);
     return status;
 }
@@ -400,7 +375,7 @@ int train_run(Arena *a, const tn_model_desc *desc, const TrainOptions *o)
     int status = train_prepare(&t);
     if (!status)
         status = train_and_save(&t, &lost);
-    const int stopped = status ? 0 : interrupted;
+    const int stopped = status ? 0 : stop_signal();
     if (!status && !stopped)
         status = test_set(&t, &lost);
     if (!status && lost)

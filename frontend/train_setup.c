@@ -300,8 +300,8 @@ static int resume(Trainer *t)
     if (check_place(t, at))
         return 1;
     if (at[0].value > t->o->epochs)
-        printf("%s has %lld epochs already; -epochs counts them too\n", t->o->resume,
-               (long long)at[0].value - 1);
+        printf("%s has done %lld of %d epochs; -epochs counts them too\n", t->o->resume,
+               (long long)at[0].value - 1, t->o->epochs);
     t->start_epoch = (int)at[0].value;
     t->start_batch = at[1].value;
     t->seed = (uint64_t)at[4].value;
@@ -347,12 +347,9 @@ static int check_save(Trainer *t)
     if (!(n > 12 && !strcmp(path + n - 12, ".safetensors")) &&
         !(n > 4 && !strcmp(path + n - 4, ".npz")))
         return train_error(t, "-save %s: expected a name that ends in .safetensors or .npz", path);
-    const char *slash = strrchr(path, '/');
-    const char *folder = !slash          ? "."
-                         : slash == path ? "/"
-                                         : arena_strndup(t->a, path, (size_t)(slash - path));
-    if (access(folder, W_OK))
-        return train_error(t, "-save %s: cannot write into %s: %s", path, folder, strerror(errno));
+    const char *bad = arrays_can_save(t->a, path);
+    if (bad)
+        return train_error(t, "-save %s", bad);
     return 0;
 }
 
@@ -363,8 +360,11 @@ int64_t train_usable(const Trainer *t, int64_t n)
 
 static int make_tasks(Trainer *t, int64_t *rows)
 {
-    if (t->desc->ntrains == 0 || t->desc->ntrains > MAX_TASKS)
-        return train_error(t, "model %s has %d `train` declarations; -train takes 1 to %d",
+    if (t->desc->ntrains == 0)
+        return train_error(t, "nothing trains model %s: the file has no `train %s.METHOD with ...`",
+                           t->desc->name, t->desc->name);
+    if (t->desc->ntrains > MAX_TASKS)
+        return train_error(t, "model %s has %d `train` declarations; -train takes at most %d",
                            t->desc->name, t->desc->ntrains, MAX_TASKS);
     for (int i = 0; i < t->desc->ntrains; i++) {
         if (make_task(t, &t->desc->trains[i]) || bind_inputs(t, &t->tasks[i], rows))

@@ -140,6 +140,15 @@ c=yes expect 1 "c=yes: 'c' is bool" -- kinds
 d=2147483648 expect 1 "'d' is i32, which cannot hold" -- kinds
 h=70000 expect 1 "'h' is f16, which cannot hold" -- kinds
 
+expect 1 "forward has no argument or size 'xs' .it has: x, B" -- run forward xs=1
+expect 1 "loss has no argument or size 'd_loss'; gradients of results stand behind -grad" -- loss y=1 d_loss=2
+expect 1 "'d_loss' is given twice" -- loss y=1 -grad d_loss=2 d_loss=3
+expect 1 "there is no model ''" -- run .forward x=1
+for o in -O -W -fno-; do
+    expect 2 "$o wants .* right behind it" -- "$tenon" $o "$digits"
+done
+expect 2 '-threads wants a number of at most 256' -- run forward x=1 -threads 257
+
 # an output may take the place of an input
 npz x.npy x=f32:3x64:wave
 check "npy" sh -c "python3 -c 'import zipfile; open(\"x.npy\", \"wb\").write(zipfile.ZipFile(\"five.npz\").read(\"x.npy\"))'"
@@ -170,6 +179,36 @@ check "-c writes" "$tenon" -c "$digits" -o d.o -MD -v
 check "all three" test -s d.o -a -s d.h -a -s d.d
 check "an executable has dependencies too" sh -c "'$tenon' '$digits' -o d -MD && grep -q digits.tn d.d"
 
+# a closed stream is not taken for a file
+expect 1 'cannot write the output' -- sh -c "'$tenon' -run '$digits' forward x=ones B=1 >&-"
+closed() { "$tenon" -train "$digits" good.npz -epochs 1 -save closed.npz >&-; }
+expect 1 'cannot write the output' -- closed
+check "what was saved is whole" "$tenon" -run "$digits" forward x=ones B=1 -load closed.npz
+# what -o says is looked at before anything is computed
+expect 1 'r.txt: the name must end in .npy, .npz or .safetensors' -- run forward x=ones B=1 -o out/r.txt
+expect 1 'cannot write into /nowhere' -- run forward x=ones B=1 -o /nowhere/r.npz
+expect 1 'w.npy: expected a name that ends in .safetensors or .npz' -- train -epochs 1 -save out/w.npy
+expect 2 '/dev/null is no folder' -- "$tenon" -S "$digits" -o /dev/null
+# stopped while it compiles: a compiler that takes its time, and then is asked to stop
+cat >cc.sh <<'END'
+#!/bin/sh
+case "$*" in *-o*) touch started; sleep 1;; esac
+exec cc "$@"
+END
+chmod +x cc.sh
+stop_compiling() {
+    rm -f started
+    mkdir -p temporary
+    TMPDIR=$work/temporary CC=$work/cc.sh "$tenon" "$@" &
+    while [ ! -e started ]; do sleep 0.05; done
+    kill -TERM $!
+    wait $!
+}
+expect 143 -- stop_compiling -c "$digits" -o out/d.o -MD
+expect 143 -- stop_compiling -shared "$digits" -o out/libdigits.so
+expect 143 -- stop_compiling "$digits" -o out/digits
+check "no temporary files stay" rmdir temporary
+
 # --- several models ------------------------------------------------------------------------------------
 cat >two.tn <<'END'
 import optim
@@ -194,10 +233,12 @@ expect 1 'two.tn has 2 models to choose from .a, b.: choose one with -m NAME' --
 expect 1 "there is no model 'c'" -- "$tenon" -run two.tn c.forward x=ones B=2
 expect 1 "has no method 'onyl'" -- "$tenon" -run two.tn onyl x=ones B=2
 expect 0 'epoch  1' -- "$tenon" -train two.tn xy.npz -epochs 1
-expect 1 'model a has 0 `train` declarations' -- "$tenon" -train two.tn xy.npz -epochs 1 -m a
+expect 1 'nothing trains model a' -- "$tenon" -train two.tn xy.npz -epochs 1 -m a
 expect 1 'two.tn has 3 models to choose from' -- "$tenon" two.tn -o out/two
 check "one of them" "$tenon" two.tn -m p -o point
 expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2
+expect 0 'usage: ./point .METHOD. NAME=VALUE' -- ./point --help
+expect 2 'usage: ./point' -- ./point -nope
 
 cat >>two.tn <<'END'
 test "a and b" { assert allclose(b(ones(2, 3)), 2 * a(ones(2, 3))) }
