@@ -10,7 +10,7 @@
 
 static const Case *const suites[] = {driver_cases, graph_cases, order_cases, misuse_cases};
 
-enum { SUITES = sizeof suites / sizeof *suites, SEEDS = 20, FOUND = 86 };
+enum { SUITES = sizeof suites / sizeof *suites, SEEDS = 20, FOUND = 86, PROGRAMS = 90 };
 
 /* --- what cases use
  * -------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-static bool run_once(const Case *c, const char *env)
+bool run_once(const Case *c, const char *env)
 {
     int status = 0, want = c->finding ? FOUND : 0;
     char *text = run_child(c, env, &status);
@@ -192,10 +192,10 @@ static bool run_case(const Case *c)
     return good;
 }
 
-static bool is_named(const Case *c, int argc, char **argv)
+static bool is_named(const char *name, int argc, char **argv)
 {
     for (int k = 1; k < argc; k++)
-        if (!strcmp(argv[k], c->name))
+        if (!strcmp(argv[k], name))
             return true;
     return argc < 2;
 }
@@ -205,10 +205,17 @@ int main(int argc, char **argv)
     int failed = 0, ran = 0;
     for (int s = 0; s < SUITES; s++)
         for (const Case *c = suites[s]; c->name; c++)
-            if (is_named(c, argc, argv)) {
+            if (is_named(c->name, argc, argv)) {
                 failed += !run_case(c);
                 ran++;
             }
+    if (is_named("random programs", argc, argv)) {
+        int ordered;
+        failed += !random_programs(0, PROGRAMS, &ordered);
+        printf("%d random programs, %d of them ordered\n", PROGRAMS, ordered);
+        failed += ordered < PROGRAMS / 5 || ordered > PROGRAMS / 5 * 4; /* both kinds */
+        ran++;
+    }
     printf("%d of %d cases failed\n", failed, ran);
     return failed || !ran;
 }

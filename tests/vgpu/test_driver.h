@@ -19,6 +19,11 @@ typedef struct {
     bool every_order;    /* lazy, eager and random with many seeds */
 } Case;
 
+/** Runs a case with this environment and says what went wrong. */
+bool run_once(const Case *c, const char *env);
+/** Runs the random programs of these seeds, some of which are ordered. */
+bool random_programs(int from, int to, int *ordered);
+
 extern const Case driver_cases[], graph_cases[], order_cases[], misuse_cases[];
 
 /** Ends the child with status 1 when a call does not give what it should. */
