@@ -259,8 +259,18 @@ static Flow control(Warp *w, const Inst *i, uint32_t *pc, uint32_t *lanes, uint3
         s->path[0] = s->path[--s->npaths];
         return FLOW_PICK;
     case INST_BARRIER:
+        if (s->npaths > 1) {
+            uint32_t before = *lanes;
+            merge_paths(s, *pc, lanes);
+            if (*lanes != before)
+                mask = guarded(w, i, *lanes);
+        }
         if (!mask)
             return FLOW_NEXT;
+        if (mask != w->live && !*forced) { /* others may come, or end: who ended is not waited for */
+            s->path[0] = (Path){.pc = *pc, .mask = *lanes, .waits = true};
+            return FLOW_PICK;
+        }
         if (mask != w->live) {
             barrier_finding(w, i, __builtin_ctz(mask), "only lanes 0x%08x of the warp come here",
                             mask);
