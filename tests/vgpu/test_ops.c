@@ -295,6 +295,6 @@ void case_check_second(Case *c, int l, bool want)
 
 int main(void)
 {
-    return test_integers() + test_floats() + test_halves() + test_conversions() + test_matrices() +
+    return test_integers() + test_floats() + test_halves() + test_conversions() +
            test_modules();
 }

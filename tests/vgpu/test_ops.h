@@ -96,6 +96,5 @@ int test_floats(void);
 int test_halves(void);
 int test_conversions(void);
 int test_modules(void);
-int test_matrices(void);
 
 #endif
