@@ -94,8 +94,8 @@ void *handle_get(const void *p, HandleKind kind)
     else if (!at)
         misuse(CUDA_ERROR_INVALID_HANDLE, "%p is not a %s", p, name);
     else if ((*at)->kind != kind)
-        misuse(CUDA_ERROR_INVALID_HANDLE, "%p is a %s, not a %s", p, handle_kind_name((*at)->kind),
-               name);
+        misuse(CUDA_ERROR_INVALID_HANDLE, "%p is of kind %s, not %s", p,
+               handle_kind_name((*at)->kind), name);
     else if ((*at)->dead)
         misuse(CUDA_ERROR_INVALID_HANDLE, "%s %llu was destroyed", name,
                (unsigned long long)(*at)->number);

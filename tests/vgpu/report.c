@@ -321,10 +321,14 @@ static void print_json(FILE *to)
     fprintf(to, "\n  ]\n}\n");
 }
 
-/** The file of VGPU_REPORT; "%p" in it is the process, for programs of several. */
+/** The file of VGPU_REPORT; "%p" in it is the process, for programs of several; "-": stderr. */
 static void write_report(const char *name)
 {
     char path[4096];
+    if (!strcmp(name, "-")) {
+        print_json(stderr);
+        return;
+    }
     const char *mark = strstr(name, "%p");
     if (mark)
         snprintf(path, sizeof path, "%.*s%ld%s", (int)(mark - name), name, (long)getpid(),

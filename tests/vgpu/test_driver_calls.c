@@ -400,6 +400,124 @@ static void two_devices(void)
     OK(cuDevicePrimaryCtxRelease(1));
 }
 
+/* --- host memory in kernels, host threads
+ * ---------------------------------------------------------- */
+
+static void host_memory_in_kernels(void)
+{
+    CUdeviceptr m;
+    unsigned *pinned;
+    begin();
+    Kernels k = load_kernels();
+    OK(cuMemAllocManaged(&m, 400, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemHostAlloc((void **)&pinned, 400, CU_MEMHOSTALLOC_DEVICEMAP));
+    unsigned *managed = (unsigned *)(uintptr_t)m;
+    for (int n = 0; n < 100; n++)
+        managed[n] = 5;
+    launch_add(&k, (CUdeviceptr)(uintptr_t)pinned, m, 100, 1, NULL);
+    launch_add(&k, m, (CUdeviceptr)(uintptr_t)pinned, 100, 1, NULL);
+    OK(cuCtxSynchronize());
+    HOLDS(pinned[0] == 6 && pinned[99] == 6 && managed[0] == 7 && managed[99] == 7);
+    OK(cuMemFree(m));
+    OK(cuMemFreeHost(pinned));
+    OK(cuModuleUnload(k.module));
+    end();
+}
+
+enum { THREADS = 4, ROUNDS = 30 };
+
+typedef struct {
+    const Kernels *k;
+    CUcontext context;
+    bool own_default; /* the thread's default stream, else a made one */
+    CUstream other;   /* that all threads use */
+    bool good;
+} Worker;
+
+static void CUDA_CB count_up(void *n)
+{
+    (*(int *)n)++;
+}
+
+static void CUDA_CB do_nothing(void *unused)
+{
+    (void)unused;
+}
+
+static void *work(void *with)
+{
+    Worker *w = with;
+    CUstream s = CU_STREAM_PER_THREAD;
+    int calls = 0;
+    OK(cuCtxSetCurrent(w->context));
+    if (!w->own_default)
+        OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr p = device_words(100);
+    launch_set(w->k, p, 100, 0, s);
+    for (int n = 0; n < ROUNDS; n++) {
+        launch_add(w->k, p, p, 100, 1, s);
+        OK(cuLaunchHostFunc(s, count_up, &calls));
+        OK(cuLaunchHostFunc(w->other, do_nothing, NULL));
+        if (n % 10 == 0)
+            OK(cuStreamSynchronize(w->other));
+    }
+    OK(cuStreamSynchronize(w->other));
+    OK(cuStreamSynchronize(s));
+    w->good = calls == ROUNDS && words_are(p, 100, ROUNDS);
+    OK(cuMemFree(p));
+    if (!w->own_default)
+        OK(cuStreamDestroy(s));
+    return NULL;
+}
+
+static void threads(void)
+{
+    Worker w[THREADS];
+    pthread_t t[THREADS];
+    CUcontext c;
+    CUstream other;
+    begin();
+    OK(cuCtxGetCurrent(&c));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    Kernels k = load_kernels();
+    for (int n = 0; n < THREADS; n++) {
+        w[n] = (Worker){&k, c, n % 2, other, false};
+        HOLDS(pthread_create(&t[n], NULL, work, &w[n]) == 0);
+    }
+    for (int n = 0; n < THREADS; n++) {
+        pthread_join(t[n], NULL);
+        HOLDS(w[n].good);
+    }
+    OK(cuStreamDestroy(other));
+    OK(cuModuleUnload(k.module));
+    end();
+}
+
+/* A program built for per-thread default streams: 0 is the thread's own, which waits for none of
+ * its kind. */
+static void per_thread_default(void)
+{
+    CUresult (*set32)(CUdeviceptr, unsigned, size_t, CUstream);
+    CUresult (*wait)(CUstream);
+    void *f;
+    const cuuint64_t flags = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    begin();
+    CUdeviceptr p = device_words(8);
+    OK(cuGetProcAddress("cuMemsetD32Async", &f, 12000, flags, NULL));
+    memcpy(&set32, &f, sizeof f);
+    OK(cuGetProcAddress("cuStreamSynchronize", &f, 12000, flags, NULL));
+    memcpy(&wait, &f, sizeof f);
+    for (int n = 0; n < 20; n++)
+        OK(set32(p, 3, 8, NULL));
+    OK(cuStreamQuery(CU_STREAM_LEGACY));
+    GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_PER_THREAD));
+    OK(wait(NULL));
+    OK(cuStreamQuery(CU_STREAM_PER_THREAD));
+    HOLDS(words_are(p, 8, 3));
+    OK(cuMemFree(p));
+    end();
+}
+
 /* --- what libraries use
  * ---------------------------------------------------------------------------- */
 
@@ -483,6 +601,9 @@ const Case driver_cases[] = {
     {"injected failures", injected, NULL, "VGPU_FAIL=cuMemAlloc:2,cuStreamCreate:1+:999", false},
     {"injected and sticky", injected_and_sticky, NULL, "VGPU_FAIL=cuCtxSynchronize:1:719", false},
     {"two devices", two_devices, NULL, "VGPU_DEVICES=2", true},
+    {"host memory in kernels", host_memory_in_kernels, NULL, NULL, true},
+    {"threads", threads, NULL, NULL, true},
+    {"per-thread default", per_thread_default, NULL, "VGPU_ORDER=lazy", false},
     {"library work", library_work, NULL, "VGPU_FAIL=libFill:2", true},
     {"library work unordered", library_work_unordered, "libFill", NULL, true},
     {"library reads too far", library_reads_too_far, "output of fill", NULL, false},

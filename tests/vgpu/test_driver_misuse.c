@@ -163,6 +163,17 @@ static void leak_allowed(void)
     device_words(25);
 }
 
+static void leak_and_counters(void)
+{
+    begin();
+    Kernels k = load_kernels();
+    CUdeviceptr p = device_words(100);
+    launch_set(&k, p, 100, 1, NULL);
+    launch_set(&k, p, 100, 1, NULL);
+    OK(cuModuleUnload(k.module));
+    end();
+}
+
 /* --- handles
  * --------------------------------------------------------------------------------------- */
 
@@ -353,11 +364,19 @@ const Case misuse_cases[] = {
     {"leaked module", leaked_module, "module 1 of cuModuleLoadData was not", NULL, false},
     {"leaked graph", leaked_graph, "graph 1 of cuGraphCreate was not destroyed", NULL, false},
     {"leaked context", leaked_context, "the primary context of device 0", NULL, false},
+    {"counters", leak_and_counters, "{\"name\": \"set\", \"launches\": 2, \"blocks\": 4, ",
+     "VGPU_REPORT=-", false},
+    {"findings in the report", leak_and_counters, "{\"kind\": \"leak\", \"text\": \"when its",
+     "VGPU_REPORT=-", false},
+    {"table", leak_and_counters, "set                                         2         4",
+     "VGPU_TABLE=1", false},
+    {"trace", leak_and_counters, "vgpu: cuLaunchKernel(set, grid 2 1 1, block 64 1 1, shared 0, ",
+     "VGPU_TRACE=1", false},
     {"leak allowed", leak_allowed, NULL, "VGPU_CHECK=uninit,race,order,blocks", false},
     {"destroyed stream", destroyed_stream, "stream 1 was destroyed", NULL, false},
     {"destroyed event", destroyed_event, "event 1 was destroyed", NULL, false},
     {"garbage handle", garbage_handle, "is not a stream", NULL, false},
-    {"stream as event", stream_as_event, "is a stream, not a event", NULL, false},
+    {"stream as event", stream_as_event, "is of kind stream, not event", NULL, false},
     {"unloaded module", unloaded_module, "is not a function of a loaded module", NULL, false},
     {"released once too often", released_once_too_often, "is not retained", NULL, false},
     {"destroyed context", destroyed_context, "the current context was destroyed", NULL, false},

@@ -21,7 +21,7 @@ typedef struct {
     uint64_t stream[STREAMS], event[EVENTS], host;
     uint64_t writes[BUFFERS], reads[BUFFERS];
     int n;
-    bool ordered;
+    bool recorded[EVENTS], ordered;
 } Model;
 
 static uint64_t rolled(uint64_t *state, uint64_t below)
@@ -62,9 +62,11 @@ static void apply(Model *m, const Step *t)
         break;
     case RECORD:
         m->stream[s] = m->event[t->event] = set;
+        m->recorded[t->event] = true;
         break;
-    case WAIT:
-        m->stream[s] = set | m->event[t->event];
+    case WAIT: /* for an event that was never recorded: nothing is queued */
+        if (m->recorded[t->event])
+            m->stream[s] = set | m->event[t->event];
         break;
     case SYNC:
         m->host |= m->stream[s];
