@@ -15,81 +15,122 @@ static Site *site_of(Warp *w, const Inst *i)
 /* --- layout
  * ---------------------------------------------------------------------------------------- */
 
+/** For each lane, whether another lane has the same number (`twins`), and whether one before it in
+ * its group of `together` lanes has it (`seen`). Off lanes have numbers that no other has. */
+static void compare_lanes(const uint32_t *x, uint32_t together, uint32_t *twins, uint32_t *seen)
+{
+    uint32_t padded[3 * LANES], any[LANES] = {0}, before[LANES] = {0};
+    memset(padded, 0xff, sizeof padded);
+    memcpy(padded + LANES, x, LANES * sizeof *x);
+    for (uint32_t far = 1; far < LANES; far++) {
+        const uint32_t *low = padded + LANES - far, *high = padded + LANES + far;
+        for (uint32_t l = 0; l < LANES; l++) {
+            uint32_t same = (uint32_t)(x[l] == low[l]);
+            any[l] |= same | (uint32_t)(x[l] == high[l]);
+            before[l] |= same & (uint32_t)((l & (together - 1)) >= far);
+        }
+    }
+    *twins = lanes_to_mask(any);
+    *seen = lanes_to_mask(before);
+}
+
 /** Passes over the banks beyond those that so many bytes need anyway: threads that access different
- * words of one bank come after each other. Up to 128 bytes are served at once. */
-static uint8_t bank_passes(const Request *r, uint32_t mask, uint32_t bytes)
+ * words of one bank come after each other. Up to 128 bytes are served at once. `fresh`: lanes whose
+ * word none before them in their group has. */
+static uint8_t bank_passes(const Request *r, uint32_t fresh, uint32_t bytes)
 {
     uint32_t words = bytes < 4 ? 1 : bytes / 4, together = LANES / words, extra = 0;
     for (uint32_t group = 0; group < LANES; group += together) {
-        uint32_t uses[LANES] = {0}, most = 1;
+        uint8_t uses[LANES] = {0}, most = 1;
         for (uint32_t l = group; l < group + together; l++) {
-            bool twin = !(mask >> l & 1);
-            for (uint32_t k = group; k < l; k++)
-                twin |= (mask >> k & 1) && r->at[k] / 4 == r->at[l] / 4;
-            for (uint32_t k = 0; k < words && !twin; k++) {
-                uint32_t n = ++uses[(r->at[l] / 4 + k) % LANES];
-                most = n > most ? n : most;
-            }
+            for (uint32_t k = 0; k < words; k++)
+                uses[(r->at[l] / 4 + k) % LANES] += fresh >> l & 1;
         }
-        extra += most - 1;
+        for (int k = 0; k < LANES; k++)
+            most = uses[k] > most ? uses[k] : most;
+        extra += most - 1u;
     }
     return (uint8_t)(extra > 255 ? 255 : extra);
 }
 
-static void pattern_tags(Pattern *p, uint32_t mask)
-{
-    for (int l = 0; l < LANES; l++) {
-        uint32_t lane = mask >> l & 1 ? (uint32_t)l : p->first;
-        bool twin = false;
-        for (int k = 0; k < LANES; k++)
-            twin |= (mask >> k & 1) && k != (int)lane && p->delta[k] == p->delta[l];
-        p->lane[l] = lane << TAG_LANE_SHIFT;
-        p->tag[l] = twin ? TAG_MANY_LANES : p->lane[l];
-        p->twins |= (uint32_t)(twin && (mask >> l & 1)) << l;
-    }
-}
-
 static void pattern_make(Pattern *p, const Request *r, uint32_t mask, uint32_t bytes, bool shared)
 {
-    uint32_t row = 0, same = 0;
+    uint32_t row = 0, same = 0, low_bits = 0, number[LANES];
+    int32_t min = 0, max = 0;
     p->mask = mask;
     p->bytes = (uint16_t)bytes;
     p->first = (uint8_t)__builtin_ctz(mask);
-    p->low_bits = p->twins = 0;
-    p->min = p->max = 0;
+    p->shared = shared;
     p->passes = 0;
     p->phase = 255;
     for (int l = 0; l < LANES; l++) {
-        int32_t d = (int32_t)(r->at[l] - r->base);
-        p->delta[l] = d;
+        int32_t d = p->delta[l];
         row |= (uint32_t)(d - l * (int32_t)bytes);
         same |= (uint32_t)d;
-        p->low_bits |= (uint32_t)d;
-        p->min = d < p->min ? d : p->min;
-        p->max = d > p->max ? d : p->max;
+        min = d < min ? d : min;
+        max = d > max ? d : max;
     }
+    low_bits = same;
+    p->low_bits = low_bits;
+    p->min = min;
+    p->max = max;
     p->layout = !same ? LANES_SAME : !row && mask == ALL_LANES ? LANES_CONTIGUOUS : LANES_ANY;
-    pattern_tags(p, mask);
+    uint32_t together = bytes <= 4 ? LANES : LANES * 4 / bytes, seen = 0;
+    for (uint32_t l = 0; l < LANES; l++) {
+        uint32_t word = (uint32_t)((int32_t)(r->base % 4) + p->delta[l]) & ~3u;
+        number[l] = mask >> l & 1 ? bytes < 4 ? word : (uint32_t)p->delta[l] : 0x7f000001u + 2 * l;
+    }
+    p->twins = 0;
+    if (p->layout == LANES_ANY)
+        compare_lanes(number, together, &p->twins, &seen);
+    else if (p->layout == LANES_SAME)
+        p->twins = mask & (mask - 1) ? mask : 0;
+    p->twins &= mask;
+    for (uint32_t l = 0; l < LANES; l++) {
+        p->lane[l] = (mask >> l & 1 ? l : p->first) << TAG_LANE_SHIFT;
+        p->tag[l] = p->twins >> (p->lane[l] >> TAG_LANE_SHIFT) & 1 ? TAG_MANY_LANES : p->lane[l];
+    }
     if (shared && p->layout == LANES_ANY)
-        p->passes = bank_passes(r, mask, bytes);
+        p->passes = bank_passes(r, mask & ~seen, bytes);
+}
+
+/** The site's pattern of these distances, which is made when it is not known. */
+static Pattern *pattern_find(Site *site, const Request *r, const int32_t *delta, uint32_t mask,
+                             uint32_t bytes, bool shared)
+{
+    for (uint32_t k = 0; k < PATTERNS; k++) {
+        Pattern *p = &site->pattern[(site->newest - k) % PATTERNS];
+        if (p->mask != mask || p->bytes != bytes || p->shared != shared)
+            continue;
+        uint32_t differs = 0;
+        for (int l = 0; l < LANES; l++)
+            differs |= (uint32_t)(delta[l] ^ p->delta[l]);
+        if (!differs)
+            return p;
+    }
+    Pattern *p = &site->pattern[++site->newest % PATTERNS];
+    memcpy(p->delta, delta, sizeof p->delta);
+    pattern_make(p, r, mask, bytes, shared);
+    return p;
+}
+
+static bool site_prepare(Site *site)
+{
+    site->pattern = aligned_alloc(64, PATTERNS * sizeof *site->pattern);
+    for (int k = 0; site->pattern && k < PATTERNS; k++)
+        site->pattern[k].mask = 0;
+    return site->pattern != NULL;
 }
 
 void request_layout(Request *r, Warp *w, const Inst *i, uint32_t mask, uint32_t bytes)
 {
-    int first = __builtin_ctz(mask);
-    r->base = r->at[first];
+    r->base = r->at[__builtin_ctz(mask)];
+    r->p = NULL;
     Site *site = site_of(w, i);
-    if (!site->pattern) {
-        site->pattern = aligned_alloc(64, (sizeof(Pattern) + 63) & ~(size_t)63);
-        if (!site->pattern) {
-            r->p = NULL;
-            return;
-        }
-        site->pattern->mask = 0;
-    }
-    Pattern *p = site->pattern;
+    if (!site->pattern && !site_prepare(site))
+        return;
     uint64_t base = r->base, far = 0;
-    uint32_t differs = 0;
+    int32_t delta[LANES];
     if (mask != ALL_LANES) {
         for (int l = 0; l < LANES; l++)
             r->at[l] = mask >> l & 1 ? r->at[l] : base;
@@ -97,15 +138,11 @@ void request_layout(Request *r, Warp *w, const Inst *i, uint32_t mask, uint32_t 
     for (int l = 0; l < LANES; l++) {
         uint64_t d = r->at[l] - base;
         far |= d ^ (uint64_t)(int64_t)(int32_t)d;
-        differs |= (uint32_t)d ^ (uint32_t)p->delta[l];
+        delta[l] = (int32_t)d;
     }
-    if (far) {
-        r->p = NULL;
-        return;
-    }
-    if (differs || p->mask != mask || p->bytes != bytes)
-        pattern_make(p, r, mask, bytes, i->space == SPACE_SHARED || i->space == SPACE_GENERIC);
-    r->p = p;
+    if (!far)
+        r->p = pattern_find(site, r, delta, mask, bytes,
+                            i->space == SPACE_SHARED || i->space == SPACE_GENERIC);
 }
 
 void request_make(Request *r, Warp *w, const Inst *i, uint32_t mask, uint32_t bytes)

@@ -315,11 +315,8 @@ static bool sites_prepare(Worker *w, const Function *f)
         w->sites = sites;
         w->nsites = n;
     }
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n; k++)
         w->sites[k].alloc = NULL;
-        if (w->sites[k].pattern)
-            w->sites[k].pattern->mask = 0;
-    }
     return true;
 }
 

@@ -8,53 +8,69 @@
 
 enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY };
 
-/** The lane that lane l reads from; *inside tells whether the operation gives it one. */
-static int shfl_lane(int mode, int l, uint32_t b, uint32_t c, bool *inside)
+/** Lane that each lane reads from; nonzero in `inside` where the operation gives it one, else it is
+ * the lane itself. */
+static inline void shfl_lanes(int mode, const uint32_t *b, const uint32_t *c, int32_t *from,
+                              uint32_t *inside)
 {
-    int clamp = c & 31, segment = c >> 8 & 31, by = b & 31, from;
-    int last = (l & segment) | (clamp & ~segment), first = l & segment;
-    switch (mode) {
-    case SHFL_UP:
-        from = l - by;
-        *inside = from >= last;
-        break;
-    case SHFL_DOWN:
-        from = l + by;
-        *inside = from <= last;
-        break;
-    case SHFL_BFLY:
-        from = l ^ by;
-        *inside = from <= last;
-        break;
-    default:
-        from = first | (by & ~segment);
-        *inside = from <= last;
+    for (int l = 0; l < LANES; l++) {
+        int clamp = c[l] & 31, segment = c[l] >> 8 & 31, by = b[l] & 31;
+        int last = (l & segment) | (clamp & ~segment), to;
+        if (mode == SHFL_UP)
+            to = l - by;
+        else if (mode == SHFL_DOWN)
+            to = l + by;
+        else if (mode == SHFL_BFLY)
+            to = l ^ by;
+        else
+            to = (l & segment) | (by & ~segment);
+        inside[l] = (uint32_t)(mode == SHFL_UP ? to >= last : to <= last);
+        from[l] = inside[l] ? to & 31 : l;
     }
-    return *inside ? from & 31 : l;
 }
 
-static void exec_shfl(Warp *w, const Inst *i, uint32_t mask)
+static inline void shfl(Warp *w, const Inst *i, uint32_t mask, int mode)
 {
     const uint32_t *a = REG(const uint32_t, i->a), *b = REG(const uint32_t, i->b);
     const uint32_t *c = REG(const uint32_t, i->c);
-    uint32_t *d = REG(uint32_t, i->d), out[LANES], ok = 0, members = w->state->members,
-             from_off = 0;
-    for (int l = 0; l < LANES; l++) {
-        bool inside;
-        int from = shfl_lane(i->sub[0], l, b[l], c[l], &inside);
-        out[l] = a[from];
-        ok |= (uint32_t)inside << l;
-        from_off |= (uint32_t)!IS_ON(members, from) << l;
+    uint32_t *d = REG(uint32_t, i->d), out[LANES], inside[LANES], off[LANES];
+    uint32_t members = w->state->members;
+    int32_t from[LANES];
+    shfl_lanes(mode, b, c, from, inside);
+    EACH_LANE out[l] = a[from[l]];
+    if (members != ALL_LANES) {
+        EACH_LANE off[l] = ~members >> from[l] & 1;
+        uint32_t bad = lanes_to_mask(off) & mask;
+        if (bad)
+            finding_kernel(FINDING_WARP_SYNC, w, i, __builtin_ctz(bad), 0,
+                           "reads lane %d, which does not take part", from[__builtin_ctz(bad)]);
     }
-    if (from_off & mask) {
-        int l = __builtin_ctz(from_off & mask);
-        bool inside;
-        finding_kernel(FINDING_WARP_SYNC, w, i, l, 0, "reads lane %d, which does not take part",
-                       shfl_lane(i->sub[0], l, b[l], c[l], &inside));
-    }
-    EACH_LANE d[l] = IS_ON(mask, l) ? out[l] : d[l];
+    if (mask == ALL_LANES)
+        EACH_LANE d[l] = out[l];
+    else
+        EACH_LANE d[l] = IS_ON(mask, l) ? out[l] : d[l];
     if (i->d2 != NO_SLOT)
-        pred_write(w, i->d2, mask, ok);
+        pred_write(w, i->d2, mask, lanes_to_mask(inside));
+}
+
+static void exec_shfl_idx(Warp *w, const Inst *i, uint32_t mask)
+{
+    shfl(w, i, mask, SHFL_IDX);
+}
+
+static void exec_shfl_up(Warp *w, const Inst *i, uint32_t mask)
+{
+    shfl(w, i, mask, SHFL_UP);
+}
+
+static void exec_shfl_down(Warp *w, const Inst *i, uint32_t mask)
+{
+    shfl(w, i, mask, SHFL_DOWN);
+}
+
+static void exec_shfl_bfly(Warp *w, const Inst *i, uint32_t mask)
+{
+    shfl(w, i, mask, SHFL_BFLY);
 }
 
 /* --- vote, match, redux --------------------------------------------------------------------------
@@ -184,7 +200,7 @@ static void takes(Rule *out, Exec *exec, int first, int second, int third, int f
 
 static bool collective(const Opcode *o, Rule *out)
 {
-    static const char *const shfl[] = {"idx", "up", "down", "bfly", NULL};
+    static const char *const modes[] = {"idx", "up", "down", "bfly", NULL};
     static const char *const vote[] = {"all", "any", "uni", "ballot", NULL};
     static const char *const reductions[] = {"add", "min", "max", "and", "or", "xor", NULL};
     static const char *const types[] = {"u32", "s32", "b32", NULL};
@@ -192,10 +208,11 @@ static bool collective(const Opcode *o, Rule *out)
     if (o->n < 4 || strcmp(o->part[strcmp(name, "match") ? 1 : 2], "sync"))
         return false;
     if (!strcmp(name, "shfl") && o->n == 4 && !strcmp(o->part[3], "b32")) {
-        int mode = place_of(o->part[2], shfl);
-        takes(out, exec_shfl, TAKES_32, TAKES_32, TAKES_32, TAKES_32, TAKES_MEMBER);
+        int mode = place_of(o->part[2], modes);
+        static Exec *const execs[] = {exec_shfl_idx, exec_shfl_up, exec_shfl_down, exec_shfl_bfly};
+        takes(out, execs[mode < 0 ? 0 : mode], TAKES_32, TAKES_32, TAKES_32, TAKES_32,
+              TAKES_MEMBER);
         out->two_dests = true;
-        out->sub[0] = (uint8_t)mode;
         return mode >= 0;
     }
     if (!strcmp(name, "vote") && o->n == 4) {

@@ -33,7 +33,8 @@ typedef enum { LANES_CONTIGUOUS, LANES_SAME, LANES_ANY } Layout;
 /* Worked out once for an instruction and kept while the distances between lanes stay the same, as
  * they do in loops: what follows from distances (bank conflicts, twins, bounds) is then known. */
 typedef struct {
-    int32_t delta[LANES]; /* from the address of lane `first`; 0 for lanes that are off */
+    _Alignas(
+        64) int32_t delta[LANES]; /* from the address of lane `first`; 0 for lanes that are off */
     uint32_t lane[LANES]; /* the lane's part of a tag; of lanes that are off: that of `first` */
     uint32_t tag[LANES];  /* the same for the lanes that have one address together */
     uint32_t mask;        /* lanes; 0: nothing is known */
@@ -43,13 +44,17 @@ typedef struct {
     uint16_t bytes; /* of one lane */
     uint8_t first;
     uint8_t layout;         /* Layout */
+    bool shared;            /* passes are known */
     uint8_t passes;         /* over the banks of shared memory */
     uint8_t sectors, phase; /* of 32 bytes, when address % 32 is `phase` */
 } Pattern;
 
+enum { PATTERNS = 4 };
+
 typedef struct {
-    Alloc *alloc; /* the last one used here */
-    Pattern *pattern;
+    Alloc *alloc;     /* the last one used here */
+    Pattern *pattern; /* PATTERNS of them */
+    uint32_t newest;
 } Site;
 
 /* --- running ------------------------------------------------------------------------------------
