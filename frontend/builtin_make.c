@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-static bool give(Elab *e, Val v, Value *out)
-{
-    *out = v_tensor(e, v);
-    return true;
-}
-
 /* A value of a shape that the user wrote. */
 static bool give_shaped(Elab *e, Val v, const Shape *s, Value *out)
 {

@@ -121,8 +121,7 @@ bool builtin_matmul(Elab *e, const Call *c, Value *out)
     if (!arg_tensor(e, c, 0, &x) || !arg_tensor(e, c, 1, &y) ||
         !matmul(e, c->at, c->arg_at[0], c->arg_at[1], x, y, &z))
         return false;
-    *out = v_tensor(e, z);
-    return true;
+    return give(e, z, out);
 }
 
 static bool vectors(Elab *e, const Call *c, Val *x, Val *y)
@@ -171,8 +170,7 @@ bool builtin_outer(Elab *e, const Call *c, Value *out)
     const int64_t rows = 0, cols = 1;
     x = build_broadcast(&e->b, x, shape, 2, &rows);
     y = build_broadcast(&e->b, y, shape, 2, &cols);
-    *out = v_tensor(e, build2(&e->b, OP_mul, x, y));
-    return true;
+    return give(e, build2(&e->b, OP_mul, x, y), out);
 }
 
 /* y[.., k] = sum_ij x1[.., i] w[k, i, j] x2[.., j] (+ b[k]) */
@@ -385,8 +383,7 @@ bool builtin_einsum(Elab *e, const Call *c, Value *out)
     int64_t perm[MAX_RANK];
     for (uint32_t i = 0; i < z.n; i++)
         perm[i] = label_at(&z, result[i]);
-    *out = v_tensor(e, z.n ? build_transpose(&e->b, z.v, perm) : z.v);
-    return true;
+    return give(e, z.n ? build_transpose(&e->b, z.v, perm) : z.v, out);
 }
 
 bool builtin_unsupported(Elab *e, const Call *c, Value *out)

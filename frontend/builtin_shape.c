@@ -13,12 +13,6 @@ static Dim num(Elab *e, int64_t k)
     return dim_const(e->dims, k);
 }
 
-static bool give(Elab *e, Val v, Value *out)
-{
-    *out = v_tensor(e, v);
-    return true;
-}
-
 bool builtin_reshape(Elab *e, const Call *c, Value *out)
 {
     Val x, y;
@@ -143,17 +137,6 @@ bool builtin_movedim(Elab *e, const Call *c, Value *out)
     return give(e, build_transpose(&e->b, x, perm), out);
 }
 
-/* The shape as written: -1 keeps an axis. */
-static const char *expanded(Elab *e, const Shape *to)
-{
-    StrBuf b = {.a = e->a};
-    for (uint32_t i = 0; i < to->rank; i++)
-        sb_printf(&b, "%s%s", i ? ", " : "[",
-                  to->at[i].id ? size_str(e, to->how[i], to->at[i]) : "-1");
-    sb_putc(&b, ']');
-    return sb_text(&b);
-}
-
 /* x as shape, axes of 1 repeated; {0} keeps an axis. */
 static bool expand(Elab *e, const Call *c, Val x, Shape *to, Value *out)
 {
@@ -168,7 +151,7 @@ static bool expand(Elab *e, const Call *c, Val x, Shape *to, Value *out)
         if (!shape[i].id || t.rank > rank ||
             (!dim_is_one(e->dims, d) && !prove_equal(e, c->at, d, shape[i]))) {
             elab_error(e, DIAG_shape_mismatch, c->at, "%s: %s does not expand to %s", c->row->name,
-                       type_str(e, x), expanded(e, to));
+                       type_str(e, x), shape_str(e, to));
             return false;
         }
     }
@@ -634,7 +617,7 @@ bool builtin_repeat(Elab *e, const Call *c, Value *out)
     if (rank > MAX_RANK)
         return axis_error(e, c, 1, "too many axes");
     const Val y = build_broadcast(&e->b, x, wide, rank, dims);
-    return give(e, build_reshape(&e->b, y, shape, n), out);
+    return give(e, y, out) && give(e, build_reshape(&e->b, y, shape, n), out);
 }
 
 bool builtin_repeat_interleave(Elab *e, const Call *c, Value *out)
@@ -665,7 +648,7 @@ bool builtin_repeat_interleave(Elab *e, const Call *c, Value *out)
     }
     t.shape[axis] = dim_mul(e->dims, t.shape[axis], times);
     const Val y = build_broadcast(&e->b, x, wide, rank, dims);
-    return give(e, build_reshape(&e->b, y, t.shape, t.rank), out);
+    return give(e, y, out) && give(e, build_reshape(&e->b, y, t.shape, t.rank), out);
 }
 
 /* i32 indices along the last two axes, broadcast over [n, m]. */

@@ -483,6 +483,10 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b);
 /** a <= b likewise. `what` is the message of the entry check. */
 bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what);
 bool prove_divisible(Elab *e, Span at, Dim a, int64_t by);
+/** Whether the known sizes are so small that numbers of elements and bytes never overflow. */
+bool check_extent(Elab *e, Span at, const Shape *s);
+/** A tensor that is not larger than that as the value of an expression. */
+bool give(Elab *e, Val v, Value *out);
 /** Reshape to a shape of which one axis may be {0}: "the rest". */
 bool reshape_to(Elab *e, Span at, Val x, Shape *to, Val *out);
 

@@ -121,7 +121,10 @@ bool arg_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DType *out)
 
 bool arg_dim(Elab *e, const Call *c, uint32_t i, Dim *out)
 {
-    return value_dim(e, &c->arg[i], out) || wants(e, c, i, "an int or a size");
+    if (!value_dim(e, &c->arg[i], out))
+        return wants(e, c, i, "an int or a size");
+    const Shape s = {.rank = 1, .at = {*out}, .how = {c->arg[i].how}};
+    return check_extent(e, c->arg_at[i], &s);
 }
 
 static bool axis_of(Elab *e, const Call *c, Span at, int64_t axis, uint32_t rank, uint32_t *out)
@@ -236,7 +239,7 @@ bool arg_shape(Elab *e, const Call *c, uint32_t i, Shape *out, bool *minus_one)
         out->how[k] = at[k].how;
     }
     out->rank = n;
-    return true;
+    return check_extent(e, c->arg_at[i], out);
 }
 
 bool arg_tensors(Elab *e, const Call *c, uint32_t i, Val **out, uint32_t *n)

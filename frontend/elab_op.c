@@ -451,7 +451,9 @@ bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_a
     Val y = n == 1   ? build1(&e->b, op, x[0])
             : n == 2 ? build2(&e->b, op, x[0], x[1])
                      : build3(&e->b, op, x[0], x[1], x[2]);
-    *out = has_tensor ? v_tensor(e, y) : v_late(e, y);
+    if (has_tensor)
+        return give(e, y, out);
+    *out = v_late(e, y);
     return true;
 }
 
@@ -587,8 +589,7 @@ bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Valu
         Val product;
         if (!matmul(e, at, a_at, b_at, use_val(e, a), use_val(e, b), &product))
             return false;
-        *out = v_tensor(e, product);
-        return true;
+        return give(e, product, out);
     }
     if ((op == AST_eq || op == AST_ne) && (!numeric(a) || !numeric(b))) {
         *out = v_bool(op == AST_ne); /* a tensor against none, a list ... */

@@ -104,6 +104,34 @@ bool prove_divisible(Elab *e, Span at, Dim a, int64_t by)
     return true;
 }
 
+/* ---- extents ---- */
+
+bool check_extent(Elab *e, Span at, const Shape *s)
+{
+    enum { BITS = 48 };
+    int64_t n = 1, c;
+    for (uint32_t i = 0; i < s->rank; i++)
+        if (dim_is_const(e->dims, s->at[i], &c) &&
+            (c > (int64_t)1 << BITS || __builtin_mul_overflow(n, c ? c : 1, &n) ||
+             n > (int64_t)1 << BITS)) {
+            elab_error(e, DIAG_bad_number, at, "a tensor of %s has more than 2^%d elements",
+                       shape_str(e, s), BITS);
+            return false;
+        }
+    return true;
+}
+
+bool give(Elab *e, Val v, Value *out)
+{
+    const TypeInfo *t = type_at(e, v);
+    Shape s = {.rank = t->rank};
+    memcpy(s.at, t->shape, sizeof s.at);
+    if (!check_extent(e, e->b.site.at, &s))
+        return false;
+    *out = v_tensor(e, v);
+    return true;
+}
+
 /* ---- reshapes ---- */
 
 static bool rest_size(Elab *e, Span at, Val x, Dim total, const Shape *to, uint32_t hole, Dim *out)
@@ -126,14 +154,10 @@ static bool rest_size(Elab *e, Span at, Val x, Dim total, const Shape *to, uint3
         q = dim_floordiv(e->dims, total, known);
     if (!q.id) {
         e->unproved = !dim_is_const(e->dims, total, &c) || !dim_is_const(e->dims, known, &c);
-        StrBuf b = {.a = e->a}; /* "[B, -1, heads]" */
-        for (uint32_t i = 0; i < rank; i++)
-            sb_printf(&b, "%s%s", i ? ", " : "",
-                      i == hole ? "-1" : size_str(e, to->how[i], to->at[i]));
         const SizePair pair = {.a = total, .b = known};
         sizes_error(e, DIAG_shape_mismatch, at, &pair,
-                    "cannot reshape %s to [%s]: %s elements are no multiple of %s",
-                    val_shape_str(e, x), sb_text(&b), dim_str(e, total), dim_str(e, known));
+                    "cannot reshape %s to %s: %s elements are no multiple of %s",
+                    val_shape_str(e, x), shape_str(e, to), dim_str(e, total), dim_str(e, known));
         return false;
     }
     *out = q;

@@ -445,7 +445,11 @@ bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out, const W
         if (how)
             how[i] = size.how;
     }
-    return true;
+    Shape s = {.rank = out->rank};
+    memcpy(s.at, out->shape, sizeof s.at);
+    if (how)
+        memcpy(s.how, how, out->rank * sizeof *how);
+    return check_extent(e, t->at, &s);
 }
 
 /* ---- initial values ---- */

@@ -246,6 +246,8 @@ static void write(Elab *e, StrBuf *b, const Written *how, Dim d, Level level)
 
 const char *size_str(Elab *e, const Written *how, Dim d)
 {
+    if (!d.id)
+        return "-1"; /* "the rest", asked for in a shape */
     StrBuf b = {.a = e->a};
     const uint32_t said = e->written.said.n;
     e->written.budget = STEPS;
