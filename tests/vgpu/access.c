@@ -15,11 +15,15 @@ static Site *site_of(Warp *w, const Inst *i)
 /* --- layout
  * ---------------------------------------------------------------------------------------- */
 
-/** For each lane, whether another lane has the same number (`twins`), and whether one before it in
- * its group of `together` lanes has it (`seen`). Off lanes have numbers that no other has. */
-static void compare_lanes(const uint32_t *x, uint32_t together, uint32_t *twins, uint32_t *seen)
+/* Which lanes have the number of another lane, of one before, of one before in the same group. */
+typedef struct {
+    uint32_t twins, seen, seen_in_group;
+} Twins;
+
+/** Off lanes have numbers that no other has. Groups are of `together` lanes. */
+static Twins compare_lanes(const uint32_t *x, uint32_t together)
 {
-    uint32_t padded[3 * LANES], any[LANES] = {0}, before[LANES] = {0};
+    uint32_t padded[3 * LANES], any[LANES] = {0}, before[LANES] = {0}, group[LANES] = {0};
     memset(padded, 0xff, sizeof padded);
     memcpy(padded + LANES, x, LANES * sizeof *x);
     for (uint32_t far = 1; far < LANES; far++) {
@@ -27,11 +31,11 @@ static void compare_lanes(const uint32_t *x, uint32_t together, uint32_t *twins,
         for (uint32_t l = 0; l < LANES; l++) {
             uint32_t same = (uint32_t)(x[l] == low[l]);
             any[l] |= same | (uint32_t)(x[l] == high[l]);
-            before[l] |= same & (uint32_t)((l & (together - 1)) >= far);
+            before[l] |= same;
+            group[l] |= same & (uint32_t)((l & (together - 1)) >= far);
         }
     }
-    *twins = lanes_to_mask(any);
-    *seen = lanes_to_mask(before);
+    return (Twins){lanes_to_mask(any), lanes_to_mask(before), lanes_to_mask(group)};
 }
 
 /** Passes over the banks beyond those that so many bytes need anyway: threads that access different
@@ -75,23 +79,26 @@ static void pattern_make(Pattern *p, const Request *r, uint32_t mask, uint32_t b
     p->min = min;
     p->max = max;
     p->layout = !same ? LANES_SAME : !row && mask == ALL_LANES ? LANES_CONTIGUOUS : LANES_ANY;
-    uint32_t together = bytes <= 4 ? LANES : LANES * 4 / bytes, seen = 0;
+    uint32_t together = bytes <= 4 ? LANES : LANES * 4 / bytes;
     for (uint32_t l = 0; l < LANES; l++) {
         uint32_t word = (uint32_t)((int32_t)(r->base % 4) + p->delta[l]) & ~3u;
         number[l] = mask >> l & 1 ? bytes < 4 ? word : (uint32_t)p->delta[l] : 0x7f000001u + 2 * l;
     }
-    p->twins = 0;
+    Twins t = {0};
     if (p->layout == LANES_ANY)
-        compare_lanes(number, together, &p->twins, &seen);
+        t = compare_lanes(number, together);
     else if (p->layout == LANES_SAME)
-        p->twins = mask & (mask - 1) ? mask : 0;
-    p->twins &= mask;
+        t.twins = t.seen = mask & (mask - 1);
+    if (p->layout == LANES_SAME && t.twins)
+        t.twins = mask;
+    p->twins = t.twins & mask;
+    p->fresh = mask & ~t.seen;
     for (uint32_t l = 0; l < LANES; l++) {
         p->lane[l] = (mask >> l & 1 ? l : p->first) << TAG_LANE_SHIFT;
         p->tag[l] = p->twins >> (p->lane[l] >> TAG_LANE_SHIFT) & 1 ? TAG_MANY_LANES : p->lane[l];
     }
     if (shared && p->layout == LANES_ANY)
-        p->passes = bank_passes(r, mask & ~seen, bytes);
+        p->passes = bank_passes(r, mask & ~t.seen_in_group, bytes);
 }
 
 /** The site's pattern of these distances, which is made when it is not known. */

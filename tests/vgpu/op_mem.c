@@ -2,6 +2,7 @@
  * in one allocation (or in shared memory) and nothing is wrong; else lane after lane, which finds
  * and says what is wrong. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/access.h"
+#include "tests/vgpu/lanes.h"
 #include "tests/vgpu/memory.h"
 #include "tests/vgpu/op.h"
 #include "tests/vgpu/order.h"
@@ -37,12 +38,48 @@ INLINE uint64_t element(const uint8_t *at, Shape s)
     return x;
 }
 
+/** 16 bytes of each lane to four registers. */
+INLINE void load_fours(Warp *w, const Inst *i, uint32_t mask, const uint8_t *from,
+                       const int32_t *delta)
+{
+    uint32_t *d[4];
+    for (int k = 0; k < 4; k++)
+        d[k] = REG(uint32_t, i->list[k]);
+    for (int l = 0; l < LANES; l += 4) {
+        V4 rows[4];
+        for (int k = 0; k < 4; k++)
+            rows[k] = v4_load(from + delta[l + k]);
+        v4_transpose(rows);
+        for (int k = 0; k < 4; k++) {
+            if (mask == ALL_LANES)
+                v4_store(d[k] + l, rows[k]);
+            else
+                for (int n = 0; n < 4; n++)
+                    d[k][l + n] = IS_ON(mask, l + n) ? rows[k][n] : d[k][l + n];
+        }
+    }
+}
+
 /** Element k of each lane from from + delta[l]. */
 INLINE void load_lanes(Warp *w, const Inst *i, uint32_t mask, const uint8_t *from,
                        const int32_t *delta, Shape s)
 {
+    if (s.size == 4 && s.n == 4) {
+        load_fours(w, i, mask, from, delta);
+        return;
+    }
     for (uint32_t k = 0; k < s.n; k++) {
-        if (s.size == 8) {
+        if (s.size == 4) {
+            uint32_t *d = REG(uint32_t, i->list[k]);
+            for (int half = 0; half < LANES; half += 16) {
+                V16 x = v16_gather_bytes(from + 4 * k, v16_load(delta + half));
+                if (mask == ALL_LANES)
+                    v16_store(d + half, x);
+                else
+                    for (int l = half; l < half + 16; l++)
+                        d[l] = IS_ON(mask, l) ? x[l - half] : d[l];
+            }
+        } else if (s.size == 8) {
             uint64_t *d = REG(uint64_t, i->list[k]), x[LANES];
             EACH_LANE x[l] = element(from + delta[l] + 8 * k, s);
             if (mask == ALL_LANES)

@@ -4,6 +4,8 @@
  * device. Two writes of the same value are let pass. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/race.h"
 
+#include "tests/vgpu/lanes.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -358,99 +360,102 @@ void shared_unwritten(Block *b, uint32_t offset, uint32_t bytes)
 /* --- all lanes of a request ----------------------------------------------------------------------
  */
 
-/* Word k of each lane. Off lanes have the word and the tag of the first lane: what is computed for
- * them is what is computed for that one. */
+/* The same rules for many tags at once. They are written as macros over the type of the vector,
+ * since requests of single words are done with 16 lanes at a time and those of four with the words
+ * of one lane. `now` is the tag of the lane alone, `noted` that with the lanes that touch the same
+ * word. */
+
 typedef struct {
-    uint32_t at[LANES], old[LANES], next[LANES];
-    uint32_t now[LANES];   /* as the lane alone touches the word */
-    uint32_t noted[LANES]; /* with the lanes that touch the same word */
-} Gathered;
+    uint32_t begin, ordered; /* tags in between are harmless */
+    uint32_t base;           /* of the tags of this warp now */
+} Moment;
 
-static inline void tags_now(const Warp *w, const Pattern *p, Gathered *g)
-{
-    uint32_t base = tag_now(w, 0);
-    for (int l = 0; l < LANES; l++) {
-        g->now[l] = base | p->lane[l];
-        g->noted[l] = base | p->tag[l];
+#define RULES(V, all, select)                                                                      \
+    /* Nonzero where it is not enough to know that a write tag is ordered. */                      \
+    static inline V writes_doubtful_##V(V old, const Moment *m)                                    \
+    {                                                                                              \
+        V since = (V)((old - m->begin) >= all(m->ordered - m->begin));                             \
+        return since | (~old & TAG_WHOLE);                                                         \
+    }                                                                                              \
+    /* Nonzero where the write is not this thread's own nor of an earlier step of its warp. */     \
+    static inline V writes_open_##V(V old, V now, const Moment *m)                                 \
+    {                                                                                              \
+        V differs = old ^ now;                                                                     \
+        V other = differs & (uint32_t)(WARP_BITS | TAG_MANY_WARPS | TAG_WHOLE);                    \
+        V step = (differs & LANE_BITS) & (V)(differs >> TAG_MOMENT_SHIFT == 0);                    \
+        return writes_doubtful_##V(old, m) & ((V)((other | step) != 0) | (V)(old < m->begin));     \
+    }                                                                                              \
+    static inline V reads_open_##V(V old, V now, const Moment *m)                                  \
+    {                                                                                              \
+        V differs = old ^ now;                                                                     \
+        V step = (differs & (LANE_BITS | TAG_MANY_LANES)) & (V)(differs >> TAG_MOMENT_SHIFT == 0); \
+        V other = (differs & WARP_BITS) | (old & TAG_MANY_WARPS) | step;                           \
+        return other & (V)(old >= m->ordered);                                                     \
+    }                                                                                              \
+    /* note_read */                                                                                \
+    static inline V next_reads_##V(V old, V noted, const Moment *m)                                \
+    {                                                                                              \
+        V differs = old ^ noted;                                                                   \
+        V many_warps = all((m->base & UINT32_MAX << TAG_TIME_SHIFT) | TAG_MANY_WARPS | TAG_WHOLE); \
+        V many_lanes = (noted & ~(uint32_t)LANE_BITS) | TAG_MANY_LANES;                            \
+        V same = (V)((differs & (LANE_BITS | TAG_MANY_LANES)) == 0) |                              \
+                 (V)(differs >> TAG_MOMENT_SHIFT != 0);                                            \
+        V warps = (V)(((differs & WARP_BITS) | (old & TAG_MANY_WARPS)) != 0);                      \
+        V since = select(warps, many_warps, select(same, noted, many_lanes));                      \
+        return select((V)(old < m->ordered), noted, since);                                        \
     }
+
+RULES(V16, v16_all, v16_select)
+RULES(V4, v4_all, v4_select)
+
+static inline Moment moment_of(const Warp *w, const Run *r)
+{
+    return (Moment){.begin = block_state(w->block)->tags.begin,
+                    .ordered = r->race ? w->state->ordered : UINT32_MAX,
+                    .base = tag_now(w, 0)};
 }
 
-/** Nonzero for lanes where the write tag is not known to be harmless. */
-static inline uint32_t writes_open(const uint32_t *old, const uint32_t *now, uint32_t begin,
-                                   uint32_t ordered, uint32_t *bad)
+/** One word of 16 lanes; returns those that need a closer look. */
+static inline uint32_t read_16(struct SharedTags *t, const Moment *m, V16 at, V16 now, V16 noted,
+                               bool row, bool race)
 {
-    uint32_t any = 0;
-    for (int l = 0; l < LANES; l++) {
-        uint32_t since = (uint32_t)(old[l] - begin >= ordered - begin);
-        bad[l] = since | (~old[l] & TAG_WHOLE);
-        any |= bad[l];
-    }
-    if (!any)
-        return 0;
-    any = 0;
-    for (int l = 0; l < LANES; l++) {
-        uint32_t differs = old[l] ^ now[l];
-        uint32_t other = differs & (WARP_BITS | TAG_MANY_WARPS | TAG_WHOLE);
-        uint32_t step = differs & LANE_BITS;
-        step = differs >> TAG_MOMENT_SHIFT ? 0 : step;
-        uint32_t ordered_or_mine = (uint32_t)(old[l] >= begin) & (uint32_t)((other | step) == 0);
-        bad[l] &= ordered_or_mine - 1;
-        any |= bad[l];
-    }
-    return any;
+    V16 old = row ? v16_load(t->write + at[0]) : v16_gather(t->write, at);
+    uint32_t bad = v16_test(writes_doubtful_V16(old, m));
+    if (bad)
+        bad = v16_test(writes_open_V16(old, now, m));
+    if (!race)
+        return bad;
+    old = row ? v16_load(t->read + at[0]) : v16_gather(t->read, at);
+    V16 next = next_reads_V16(old, noted, m);
+    if (!v16_test(next ^ old))
+        return bad;
+    if (row)
+        v16_store(t->read + at[0], next);
+    else
+        v16_scatter(t->read, at, next);
+    return bad;
 }
 
-static inline uint32_t bad_lanes(const uint32_t *bad)
+/** The four words of each lane that has an address no lane before it has. */
+static inline uint32_t read_fours(struct SharedTags *t, const Moment *m, const Pattern *p,
+                                  const uint32_t *word, bool race)
 {
     uint32_t lanes = 0;
-    for (int l = 0; l < LANES; l++)
-        lanes |= (uint32_t)(bad[l] != 0) << l;
-    return lanes;
-}
-
-/** note_read for 32 lanes; true when a tag changes. */
-static inline bool next_reads(const uint32_t *old, const uint32_t *now, uint32_t ordered,
-                              uint32_t *next)
-{
-    uint32_t changed = 0;
-    for (int l = 0; l < LANES; l++) {
-        uint32_t differs = old[l] ^ now[l];
-        uint32_t many_warps = (now[l] & UINT32_MAX << TAG_TIME_SHIFT) | TAG_MANY_WARPS | TAG_WHOLE;
-        uint32_t many_lanes = (now[l] & ~(uint32_t)LANE_BITS) | TAG_MANY_LANES;
-        uint32_t same_step = differs & (LANE_BITS | TAG_MANY_LANES) ? many_lanes : now[l];
-        uint32_t same_warp = differs >> TAG_MOMENT_SHIFT ? now[l] : same_step;
-        uint32_t since = differs & WARP_BITS || old[l] & TAG_MANY_WARPS ? many_warps : same_warp;
-        next[l] = old[l] < ordered ? now[l] : since;
-        changed |= next[l] ^ old[l];
+    for (uint32_t rest = p->fresh; rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        V4 old = v4_load(t->write + word[l]);
+        /* What one thread may read since it wrote it, the others that read it may not. */
+        if (v4_any(writes_doubtful_V4(old, m)) &&
+            (p->twins >> l & 1 || v4_any(writes_open_V4(old, v4_all(m->base | p->lane[l]), m))))
+            lanes |= 1u << l;
+        if (!race)
+            continue;
+        V4 noted = v4_all(m->base | p->tag[l]);
+        old = v4_load(t->read + word[l]);
+        if (v4_any(old ^ noted))
+            v4_store(t->read + word[l], next_reads_V4(old, noted, m));
     }
-    return changed != 0;
-}
-
-static inline uint32_t reads_open(const uint32_t *old, const uint32_t *now, uint32_t ordered,
-                                  uint32_t *bad)
-{
-    uint32_t any = 0;
-    for (int l = 0; l < LANES; l++) {
-        uint32_t differs = old[l] ^ now[l];
-        uint32_t step = differs & (LANE_BITS | TAG_MANY_LANES);
-        step = differs >> TAG_MOMENT_SHIFT ? 0 : step;
-        uint32_t other = (differs & WARP_BITS) | (old[l] & TAG_MANY_WARPS) | step;
-        bad[l] = old[l] >= ordered ? other : 0;
-        any |= bad[l];
-    }
-    return any;
-}
-
-static inline void gather(uint32_t *to, const uint32_t *from, const uint32_t *at)
-{
-    for (int l = 0; l < LANES; l++)
-        to[l] = from[at[l]];
-}
-
-static inline void scatter(uint32_t *to, const uint32_t *from, const uint32_t *at)
-{
-    for (int l = 0; l < LANES; l++)
-        to[at[l]] = from[l];
+    return lanes & p->twins ? lanes | p->twins : lanes;
 }
 
 uint32_t shared_read(Warp *w, const Pattern *p, const uint32_t *word, int words)
@@ -459,32 +464,48 @@ uint32_t shared_read(Warp *w, const Pattern *p, const uint32_t *word, int words)
     struct SharedTags *t = &block_state(w->block)->tags;
     if (!r->race && !r->uninit)
         return 0;
-    uint32_t begin = t->begin, ordered = r->race ? w->state->ordered : UINT32_MAX;
-    uint32_t bad[LANES], lanes = 0;
-    Gathered g;
-    tags_now(w, p, &g);
+    Moment m = moment_of(w, r);
+    if (words == 4)
+        return read_fours(t, &m, p, word, r->race);
+    uint32_t lanes = 0;
     bool row = p->layout == LANES_CONTIGUOUS && words == 1;
-    for (int k = 0; k < words; k++) {
-        for (int l = 0; l < LANES; l++)
-            g.at[l] = word[l] + (uint32_t)k;
-        if (row)
-            memcpy(g.old, t->write + word[0], sizeof g.old);
-        else
-            gather(g.old, t->write, g.at);
-        if (writes_open(g.old, g.now, begin, ordered, bad))
-            lanes |= bad_lanes(bad);
-        if (!r->race)
-            continue;
-        if (row) {
-            if (next_reads(t->read + word[0], g.noted, ordered, g.next))
-                memcpy(t->read + word[0], g.next, sizeof g.next);
-            continue;
+    for (uint32_t k = 0; k < (uint32_t)words; k++) {
+        for (int half = 0; half < 2; half++) {
+            V16 at = v16_load(word + 16 * half) + k;
+            V16 now = m.base | v16_load(p->lane + 16 * half);
+            V16 noted = m.base | v16_load(p->tag + 16 * half);
+            lanes |= read_16(t, &m, at, now, noted, row, r->race) << 16 * half;
         }
-        gather(g.old, t->read, g.at);
-        if (next_reads(g.old, g.noted, ordered, g.next))
-            scatter(t->read, g.next, g.at);
     }
     return lanes & p->mask;
+}
+
+/** One word of 16 lanes. */
+static inline uint32_t write_16(struct SharedTags *t, const Moment *m, V16 at, V16 now, bool row)
+{
+    /* What is not written yet in this block is as good as written and ordered. */
+    V16 old = row ? v16_load(t->write + at[0]) : v16_gather(t->write, at);
+    old = v16_select((V16)(old < m->begin), v16_all(m->begin | TAG_WHOLE), old);
+    uint32_t bad = v16_test(writes_doubtful_V16(old, m));
+    if (bad)
+        bad = v16_test(writes_open_V16(old, now, m));
+    old = row ? v16_load(t->read + at[0]) : v16_gather(t->read, at);
+    return bad | v16_test(reads_open_V16(old, now, m));
+}
+
+static inline uint32_t write_fours(struct SharedTags *t, const Moment *m, const Pattern *p,
+                                   const uint32_t *word)
+{
+    uint32_t lanes = 0;
+    for (uint32_t rest = p->mask & ~p->twins; rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        V4 now = v4_all(m->base | p->lane[l]), old = v4_load(t->write + word[l]);
+        old = v4_select((V4)(old < m->begin), v4_all(m->begin | TAG_WHOLE), old);
+        bool bad = v4_any(writes_doubtful_V4(old, m)) && v4_any(writes_open_V4(old, now, m));
+        if (bad || v4_any(reads_open_V4(v4_load(t->read + word[l]), now, m)))
+            lanes |= 1u << l;
+    }
+    return lanes;
 }
 
 uint32_t shared_write(Warp *w, const Pattern *p, const uint32_t *word, int words)
@@ -493,29 +514,30 @@ uint32_t shared_write(Warp *w, const Pattern *p, const uint32_t *word, int words
     struct SharedTags *t = &block_state(w->block)->tags;
     if (!r->race && !r->uninit)
         return 0;
-    uint32_t ordered = w->state->ordered, bad[LANES], lanes = p->twins;
-    Gathered g;
-    tags_now(w, p, &g);
-    for (int k = 0; k < words && r->race; k++) {
-        for (int l = 0; l < LANES; l++)
-            g.at[l] = word[l] + (uint32_t)k;
-        /* What is not written yet in this block is as good as written and ordered; a split word
-         * is not. */
-        gather(g.old, t->write, g.at);
-        for (int l = 0; l < LANES; l++)
-            g.old[l] = g.old[l] < t->begin ? t->begin | TAG_WHOLE : g.old[l];
-        if (writes_open(g.old, g.now, t->begin, ordered, bad))
-            lanes |= bad_lanes(bad);
-        gather(g.old, t->read, g.at);
-        if (reads_open(g.old, g.now, ordered, bad))
-            lanes |= bad_lanes(bad);
+    Moment m = moment_of(w, r);
+    uint32_t lanes = p->twins;
+    bool row = p->layout == LANES_CONTIGUOUS && words == 1;
+    if (words == 4 && r->race)
+        lanes |= write_fours(t, &m, p, word);
+    for (uint32_t k = 0; k < (uint32_t)words && r->race && words != 4; k++) {
+        for (int half = 0; half < 2; half++) {
+            V16 at = v16_load(word + 16 * half) + k;
+            V16 now = m.base | v16_load(p->lane + 16 * half);
+            lanes |= write_16(t, &m, at, now, row) << 16 * half;
+        }
     }
     lanes &= p->mask;
-    for (int l = 0; l < LANES; l++) {
-        if (!((p->mask & ~lanes) >> l & 1))
-            continue;
-        for (int k = 0; k < words; k++)
-            t->write[word[l] + (uint32_t)k] = g.now[l];
+    if (row && !lanes) {
+        for (int l = 0; l < LANES; l++)
+            t->write[word[0] + (uint32_t)l] = m.base | p->lane[l];
+        return 0;
+    }
+    for (uint32_t rest = p->mask & ~lanes; rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        if (words == 4)
+            v4_store(t->write + word[l], v4_all(m.base | p->lane[l]));
+        for (uint32_t k = 0; k < (uint32_t)words && words != 4; k++)
+            t->write[word[l] + k] = m.base | p->lane[l];
     }
     return lanes;
 }

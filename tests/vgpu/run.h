@@ -39,6 +39,7 @@ typedef struct {
     uint32_t tag[LANES];  /* the same for the lanes that have one address together */
     uint32_t mask;        /* lanes; 0: nothing is known */
     uint32_t twins;       /* lanes whose address another lane has too */
+    uint32_t fresh;       /* lanes whose address no lane before has */
     uint32_t low_bits;    /* of all deltas, or'ed */
     int32_t min, max;
     uint16_t bytes; /* of one lane */
