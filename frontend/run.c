@@ -171,7 +171,7 @@ static int call(Run *r, int program, const DLTensor **args, DLTensor *results, t
         if (!p->args[i].is_result)
             continue;
         for (int k = 0; k < p->nargs; k++) /* updated in place: one tensor for both */
-            if (!p->args[k].is_result && p->args[k].inout &&
+            if (args[k] && !p->args[k].is_result && p->args[k].inout &&
                 !strcmp(p->args[k].name, p->args[i].name))
                 results[i] = *args[k];
         args[i] = &results[i];

@@ -101,10 +101,15 @@ static int bind_inputs(Trainer *t, Task *k, int64_t *rows)
 }
 
 /* Arguments with a default are no arguments of a step: it computes them. An array that bears such a
- * name would be without effect. */
-static void remark_defaults(Trainer *t, const Task *k)
+ * name, or that of an argument updated in place, would be without effect. */
+static void remark_unused(Trainer *t, const Task *k)
 {
     const tn_program *p = program_of(t, k->eval);
+    for (int i = 0; i < k->nargs; i++)
+        if (k->in[i].carried && arrays_find(t->data, k->names[i]))
+            train_warning(t,
+                          "%s: '%s' is not used: it begins with zeros and goes from batch to batch",
+                          t->o->data, k->names[i]);
     for (int i = 0; i < p->nargs; i++) {
         bool known = p->args[i].is_result || !arrays_find(t->data, p->args[i].name);
         for (int n = 0; n < k->nargs && !known; n++)
@@ -369,7 +374,7 @@ static int make_tasks(Trainer *t, int64_t *rows)
     for (int i = 0; i < t->desc->ntrains; i++) {
         if (make_task(t, &t->desc->trains[i]) || bind_inputs(t, &t->tasks[i], rows))
             return 1;
-        remark_defaults(t, &t->tasks[i]);
+        remark_unused(t, &t->tasks[i]);
     }
     if (t->o->batch > *rows)
         train_warning(t, "-batch %d: there are %lld examples, each step takes them all",

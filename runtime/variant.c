@@ -54,7 +54,9 @@ void tn__variant_args(const tn_program *from, const DLTensor *const *args, const
     for (int i = 0; i < to->nargs; i++) {
         out[i] = NULL;
         for (int k = 0; k < from->nargs; k++)
-            if (!strcmp(to->args[i].name, from->args[k].name))
+            /* d_h may be both the gradient of an argument and that of the result of its name */
+            if (to->args[i].is_result == from->args[k].is_result &&
+                !strcmp(to->args[i].name, from->args[k].name))
                 out[i] = args[k];
     }
 }

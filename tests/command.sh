@@ -105,6 +105,25 @@ npz all.npz x=f32:48x3:wave y=f32:48:one scale=f32::3
 expect 0 'epoch  1' 'val loss' '!warning' -- "$tenon" -train default.tn xy.npz -epochs 1 -val 0.2
 expect 0 "all.npz: 'scale' is not used" -- "$tenon" -train default.tn all.npz -epochs 1
 
+cat >carry.tn <<'END'
+import optim
+module Carry {
+    param w: [3] = ones
+    fn loss(x: [B, 3], h: [B, 3] = ones) -> (loss: [], h) {
+        h = h + x * w
+        return h.square().mean(), h
+    }
+}
+model m = Carry()
+train m.loss with optim.SGD(lr = 0.1)
+END
+npz xh.npz x=f32:20x3:wave h=f32:20x3:one
+expect 0 'epoch  1' '!warning' -- "$tenon" -train carry.tn xy.npz -epochs 1
+expect 0 "'h' is not used: it begins with zeros" -- "$tenon" -train carry.tn xh.npz -epochs 1
+expect 0 'loss: f32\[\] = 9' 'h: f32\[2, 3\] = 3 3' -- "$tenon" -run carry.tn loss x=ones h=2 B=2
+expect 0 'loss: f32\[\] = 4' 'h: f32\[2, 3\] = 2 2' -- "$tenon" -run carry.tn loss x=ones B=2
+expect 0 'd_x: f32\[2, 3\]' -- "$tenon" -run carry.tn loss x=ones B=2 -grad
+
 # --- values of a run -----------------------------------------------------------------------------------
 loss() { run loss x=zeros B=2 "$@"; }
 expect 0 'loss: f32\[\] =' -- loss y=3
