@@ -91,7 +91,7 @@ extern "C" __global__ void block_race(int *last, int wrong)
         *last = blockIdx.x; // planted: block_race
 }
 
-// Half of a warp waits at a barrier that the others do not reach together with it.
+// Half of a warp waits at one barrier, the rest at another.
 extern "C" __global__ void barrier_divergent(float *out, int wrong)
 {
     __shared__ float tile[64];
@@ -99,7 +99,7 @@ extern "C" __global__ void barrier_divergent(float *out, int wrong)
     tile[t] = t;
     if (wrong && t < 16)
         __syncthreads(); // planted: barrier_divergent
-    __syncthreads();
+    __syncthreads(); // planted: barrier_divergent
     out[t] = tile[63 - t];
 }
 

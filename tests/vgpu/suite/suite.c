@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     }
     if (argc > 2 && !strcmp(argv[2], "bench"))
         return bench(argv[1]);
-    Suite s = {.scale = argc > 2 && !strcmp(argv[2], "large") ? 4 : 1};
+    Suite s = {.scale = argc > 2 && !strcmp(argv[2], "large") ? 8 : 1};
     size_t n;
     user_context();
     s.capability = user_capability();

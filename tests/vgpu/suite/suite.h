@@ -6,7 +6,7 @@
 
 typedef struct {
     CUmodule module;
-    int capability, scale; /* scale: 1 small, 4 for the bench */
+    int capability, scale; /* scale: 1 small, 8 for the bench */
     int kernels, failures;
 } Suite;
 
