@@ -492,6 +492,7 @@ bool decode_function(Text *x, Module *m, RuleCache *rules, const FuncDecl *decl,
     Decoder d = {.x = x, .a = x->a, .m = m, .f = f, .rules = rules};
     f->name = sym_text(x->names, decl->name);
     d.guard = NO_GUARD;
+    slot_new(&d, 4); /* the lanes' carry flags: op_alu.c */
     scope_open(&d);
     declare_parameters(&d, decl);
     d.i = decl->body + 1;

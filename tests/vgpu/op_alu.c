@@ -386,6 +386,19 @@ DP2A(su, S16, U8)
 DP2A(us, U16, S8)
 DP2A(uu, U16, U8)
 
+/* Differences of four bytes or two halves, each in its place or summed up. */
+#define DIFFERENCE(x, y, n, bits)                                                                  \
+    SAD((uint32_t)(x) >> (n) * (bits) & ((1u << (bits)) - 1),                                      \
+        (uint32_t)(y) >> (n) * (bits) & ((1u << (bits)) - 1))
+#define BYTE(n) DIFFERENCE(x, y, n, 8)
+#define HALF(n) DIFFERENCE(x, y, n, 16)
+TERNARY(vabsdiff4, uint32_t, uint32_t, uint32_t, uint32_t,
+        ((void)z, BYTE(0) | BYTE(1) << 8 | BYTE(2) << 16 | BYTE(3) << 24))
+TERNARY(vabsdiff4_add, uint32_t, uint32_t, uint32_t, uint32_t,
+        BYTE(0) + BYTE(1) + BYTE(2) + BYTE(3) + z)
+TERNARY(vabsdiff2, uint32_t, uint32_t, uint32_t, uint32_t, ((void)z, HALF(0) | HALF(1) << 16))
+TERNARY(vabsdiff2_add, uint32_t, uint32_t, uint32_t, uint32_t, HALF(0) + HALF(1) + z)
+
 /* --- carries: the flag of each lane is in slot 0, which the decoder leaves free
  * ----------------------- */
 
@@ -528,6 +541,10 @@ static const Row rows[] = {
     ALL_SIGNS_2("min", min),
     ALL_SIGNS_2("max", max),
     R2("min.relu.s32", min_relu_s32, 32, 32, 32),
+    R2("min.s32.relu", min_relu_s32, 32, 32, 32),
+    R2("max.s32.relu", max_relu_s32, 32, 32, 32),
+    R2("min.s16x2.relu", min_relu_s16x2, 32, 32, 32),
+    R2("max.s16x2.relu", max_relu_s16x2, 32, 32, 32),
     R2("max.relu.s32", max_relu_s32, 32, 32, 32),
     R2("min.s16x2", min_s16x2, 32, 32, 32),
     R2("max.s16x2", max_s16x2, 32, 32, 32),
@@ -601,6 +618,10 @@ static const Row rows[] = {
     R3("dp2a.hi.s32.u32", dp2a_hi_su, 32, 32, 32, 32),
     R3("dp2a.hi.u32.s32", dp2a_hi_us, 32, 32, 32, 32),
     R3("dp2a.hi.u32.u32", dp2a_hi_uu, 32, 32, 32, 32),
+    R3("vabsdiff4.u32.u32.u32", vabsdiff4, 32, 32, 32, 32),
+    R3("vabsdiff4.u32.u32.u32.add", vabsdiff4_add, 32, 32, 32, 32),
+    R3("vabsdiff2.u32.u32.u32", vabsdiff2, 32, 32, 32, 32),
+    R3("vabsdiff2.u32.u32.u32.add", vabsdiff2_add, 32, 32, 32, 32),
     CARRY_ROWS("add.cc", add_cc),
     CARRY_ROWS("addc", addc),
     CARRY_ROWS("addc.cc", addc_cc),

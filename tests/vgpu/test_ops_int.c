@@ -1,6 +1,8 @@
 /* test_ops_int.c: integers, bits, moves and predicates. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/test_ops.h"
 
+#include <stdlib.h>
+
 __extension__ typedef __int128 Wide;
 __extension__ typedef unsigned __int128 Uwide;
 
@@ -303,6 +305,70 @@ static void fields(void **state)
     CHECK("dp2a.hi.u32.u32", "iiii", UH(x) * (y >> 16 & 255) + UH(x >> 16) * (y >> 24 & 255) + z);
 }
 
+static uint64_t slow_differences(uint64_t x, uint64_t y, uint64_t z, int bits, bool add)
+{
+    uint64_t r = add ? z : 0, keep = (1u << bits) - 1;
+    for (int k = 0; k < 32; k += bits) {
+        int64_t d = (int64_t)(x >> k & keep) - (int64_t)(y >> k & keep);
+        r += (uint64_t)(d < 0 ? -d : d) << (add ? 0 : k);
+    }
+    return r;
+}
+
+static void differences(void **state)
+{
+    (void)state;
+    CHECK("vabsdiff4.u32.u32.u32", "iiii", slow_differences(x, y, z, 8, false));
+    CHECK("vabsdiff4.u32.u32.u32.add", "iiii", slow_differences(x, y, z, 8, true));
+    CHECK("vabsdiff2.u32.u32.u32.add", "iiii", slow_differences(x, y, z, 16, true));
+    CHECK("min.s16x2.relu", "www",
+          UH(MAX_(MIN_(SH(x), SH(y)), 0)) | (uint32_t)UH(MAX_(MIN_(SH(x >> 16), SH(y >> 16)), 0))
+                                                << 16);
+}
+
+/* Carries pass from instruction to instruction: 128-bit sums in halves. */
+static void carries(void **state)
+{
+    (void)state;
+    const char *why = "";
+    static Device device;
+    static const char text[] = ".version 9.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry k() { .reg .b64 %d<8>;\n"
+                               "add.cc.u64 %d0, %d1, %d2; addc.cc.u64 %d0, %d1, %d2;\n"
+                               "addc.u64 %d3, %d0, %d0; mad.lo.cc.u64 %d4, %d1, %d2, %d1;\n"
+                               "madc.hi.u64 %d5, %d1, %d2, %d2; sub.cc.u64 %d6, %d1, %d2;\n"
+                               "subc.u64 %d7, %d2, %d1; ret; }";
+    Module *m = module_load(&device, text, sizeof text - 1, &why);
+    if (!m)
+        fail_msg("%s", why);
+    const Function *f = &m->functions[0];
+    Warp w = {.regs = aligned_alloc(64, (f->reg_bytes + 63u) & ~63u)};
+    uint64_t seed = 99;
+    const Inst *i = f->code;
+    for (int round = 0; round < 100; round++) {
+        uint64_t x = random_next(&seed), y = random_next(&seed) >> round % 64, got[8];
+        for (int l = 0; l < LANES; l++) {
+            memcpy(w.regs + i[0].a + 8 * l, &x, 8);
+            memcpy(w.regs + i[0].b + 8 * l, &y, 8);
+        }
+        for (int k = 0; k < 7; k++) {
+            i[k].exec(&w, &i[k], ALL_LANES);
+            memcpy(&got[k], w.regs + i[k].d + 8 * 17, 8);
+        }
+        Uwide sum = (Uwide)x + y, product = (Uwide)x * y + x;
+        uint64_t carry = (uint64_t)(sum >> 64), again = (uint64_t)(((Uwide)x + y + carry) >> 64);
+        assert_int_equal(got[0], x + y);
+        assert_int_equal(got[1], x + y + carry);
+        assert_int_equal(got[2], 2 * got[1] + again);
+        assert_int_equal(got[3], (uint64_t)product);
+        assert_int_equal(got[4], (uint64_t)(product >> 64) + y);
+        assert_int_equal(got[5], x - y);
+        assert_int_equal(got[6], y - x - (x < y));
+    }
+    free(w.regs);
+    module_unload(m);
+}
+
 static void moves(void **state)
 {
     (void)state;
@@ -366,10 +432,12 @@ static void two_predicates(void **state)
 int test_integers(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adds),           cmocka_unit_test(products), cmocka_unit_test(divisions),
-        cmocka_unit_test(near_quotients), cmocka_unit_test(extremes), cmocka_unit_test(bits),
-        cmocka_unit_test(fields),         cmocka_unit_test(moves),    cmocka_unit_test(comparisons),
-        cmocka_unit_test(two_predicates),
+        cmocka_unit_test(adds),        cmocka_unit_test(products),
+        cmocka_unit_test(divisions),   cmocka_unit_test(near_quotients),
+        cmocka_unit_test(extremes),    cmocka_unit_test(bits),
+        cmocka_unit_test(fields),      cmocka_unit_test(moves),
+        cmocka_unit_test(comparisons), cmocka_unit_test(two_predicates),
+        cmocka_unit_test(differences), cmocka_unit_test(carries),
     };
     return cmocka_run_group_tests_name("integers", tests, NULL, NULL);
 }
