@@ -48,8 +48,10 @@ tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args
 /* place.c */
 /** Memory of everything: arguments and results in place or staged, temporaries, tape, state. */
 tn_status tn__place(Call *c);
-/** Copies staged results back. */
+/** Gives the copies of staged results to the stream. */
 tn_status tn__write_back(Call *c);
+/** What of them came packed to the host, when the stream is done. */
+void tn__unpack_results(const Call *c);
 void tn__unplace(Call *c, bool failed);
 
 /* tape.c */

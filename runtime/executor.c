@@ -166,7 +166,14 @@ static tn_status work(Call *c)
     c->m->stream = c->stream->id;
     if (!s)
         s = end;
-    return s || !c->waits ? s : ops->mistakes(c->m, true);
+    if (s || !c->waits)
+        return s;
+    s = ops->sync(c->stream);
+    if (!s)
+        s = ops->mistakes(c->m, true);
+    if (!s)
+        tn__unpack_results(c);
+    return s;
 }
 
 static tn_status execute(Call *c, int program)

@@ -156,14 +156,16 @@ tn_status tn__write_back(Call *c)
             s = ops->strided(c->stream, &unpack);
         }
     }
-    if (!s && c->waits)
-        s = ops->sync(c->stream);
-    for (int i = 0; i < c->nstaged && !s; i++)
+    return s;
+}
+
+void tn__unpack_results(const Call *c)
+{
+    for (int i = 0; i < c->nstaged; i++)
         if (c->staged[i].is_result && c->staged[i].packed) {
             const tn__strided unpack = tn__packing(c->staged[i].of, c->staged[i].packed, false);
             tn__copy_strided(&unpack);
         }
-    return s;
 }
 
 void tn__unplace(Call *c, bool failed)
