@@ -366,76 +366,105 @@ static void compare_readers(const Touch *t, uint32_t reader)
     }
 }
 
-/* The words of a launch are touched by several workers at once. All of them store what the same
- * operation leads to, so that a lost update loses at most bytes of a word or a check. */
-static uint32_t load(const uint32_t *at)
-{
-    return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static void store(uint32_t *at, uint32_t value)
-{
-    __atomic_store_n(at, value, __ATOMIC_RELAXED);
-}
-
-static void note_write(const Touch *t, OrderWord *w, uint32_t writer, uint32_t reader)
+static OrderWord after_write(const Touch *t, OrderWord w)
 {
     uint32_t mine = t->op << ORDER_SHIFT | t->bytes | (t->access == ATOMIC ? ORDER_FLAG : 0);
-    if (writer >> ORDER_SHIFT == t->op) {
-        mine |= writer & ORDER_BYTES;
-        if (!(writer & ORDER_FLAG)) /* plain and atomic in one operation: plain */
+    if (w.writer >> ORDER_SHIFT == t->op) {
+        mine |= w.writer & ORDER_BYTES;
+        if (!(w.writer & ORDER_FLAG)) /* plain and atomic in one operation: plain */
             mine &= ~(uint32_t)ORDER_FLAG;
     }
-    store(&w->writer, mine);
-    if (reader & t->bytes) {
-        uint32_t rest = reader & ~t->bytes;
-        store(&w->reader, rest & ORDER_BYTES ? rest : 0);
-    }
+    w.writer = mine;
+    w.reader &= ~t->bytes;
+    if (!(w.reader & ORDER_BYTES))
+        w.reader = 0;
+    return w;
 }
 
-static void note_read(const Touch *t, OrderWord *w, uint32_t reader)
+static OrderWord after_read(const Touch *t, OrderWord w)
 {
-    uint32_t mine;
-    if (!(reader & ORDER_FLAG) && reader >> ORDER_SHIFT == t->op)
-        mine = reader | t->bytes;
-    else if (reader & t->bytes)
-        mine = readers_with(reader, t->op) | t->bytes;
+    if (!(w.reader & ORDER_FLAG) && w.reader >> ORDER_SHIFT == t->op)
+        w.reader |= t->bytes;
+    else if (w.reader & t->bytes)
+        w.reader = readers_with(w.reader, t->op) | t->bytes;
     else
-        mine = t->op << ORDER_SHIFT | t->bytes;
-    store(&w->reader, mine);
+        w.reader = t->op << ORDER_SHIFT | t->bytes;
+    return w;
 }
 
-static void touch(Touch *t, const OrderMap *m, OrderWord *w)
+/** Compares the access with who touched the word before; what the word is after it. */
+static OrderWord touch(const Touch *t, const OrderMap *m, OrderWord w)
 {
-    uint32_t writer = load(&w->writer), reader = load(&w->reader);
     uint32_t me = t->op << ORDER_SHIFT | t->bytes;
-    if (t->access == READ ? reader == me : writer == (t->access == ATOMIC ? me | ORDER_FLAG : me))
-        return;
-    if (writer)
-        compare_writer(t, writer);
+    if (t->access == READ ? w.reader == me
+                          : w.writer == (t->access == ATOMIC ? me | ORDER_FLAG : me))
+        return w;
+    if (w.writer)
+        compare_writer(t, w.writer);
     else if (m->made_by && !comes_before(m->made_by))
         report(t, m->made_by, FREE);
-    if (t->access == READ) {
-        note_read(t, w, reader);
-        return;
+    if (t->access == READ)
+        return after_read(t, w);
+    if (w.reader)
+        compare_readers(t, w.reader);
+    return t->access == FREE ? w : after_write(t, w);
+}
+
+/* The words of a launch are touched by several workers at once. Each stores what follows from what
+ * it has read; an update that gets lost loses at most a check. */
+static OrderWord load(const OrderWord *at)
+{
+    return (OrderWord){__atomic_load_n(&at->writer, __ATOMIC_RELAXED),
+                       __atomic_load_n(&at->reader, __ATOMIC_RELAXED)};
+}
+
+static void store(OrderWord *at, OrderWord old, OrderWord w)
+{
+    if (w.writer != old.writer)
+        __atomic_store_n(&at->writer, w.writer, __ATOMIC_RELAXED);
+    if (w.reader != old.reader)
+        __atomic_store_n(&at->reader, w.reader, __ATOMIC_RELAXED);
+}
+
+/** A word at an end of the range, of which not all bytes are touched. */
+static void touch_part(Touch *t, OrderMap *m, uint64_t word, uint64_t offset, uint64_t end)
+{
+    uint32_t first = word * 4 < offset ? (uint32_t)(offset - word * 4) : 0;
+    uint32_t last = word * 4 + 4 > end ? (uint32_t)(end - word * 4) : 4;
+    t->offset = word * 4;
+    t->bytes = (1u << last) - (1u << first);
+    OrderWord old = load(&m->words[word]);
+    store(&m->words[word], old, touch(t, m, old));
+}
+
+/* What a word becomes depends on what it is alone, and neighbours are mostly alike. */
+static void touch_words(Touch *t, OrderMap *m, uint64_t word, uint64_t end)
+{
+    OrderWord was = {0}, is = {0};
+    bool known = false;
+    t->bytes = ORDER_BYTES;
+    for (; word < end; word++) {
+        OrderWord w = load(&m->words[word]);
+        if (!known || w.writer != was.writer || w.reader != was.reader) {
+            t->offset = word * 4;
+            was = w;
+            is = touch(t, m, w);
+            known = true;
+        }
+        store(&m->words[word], w, is);
     }
-    if (reader)
-        compare_readers(t, reader);
-    if (t->access != FREE)
-        note_write(t, w, writer, reader);
 }
 
 static void touch_all(Touch *t, uint64_t offset, uint64_t bytes)
 {
     OrderMap *m = map_of(t->alloc);
-    uint64_t end = offset + bytes;
-    for (uint64_t word = offset / 4; word * 4 < end; word++) {
-        uint32_t first = word * 4 < offset ? (uint32_t)(offset - word * 4) : 0;
-        uint32_t last = word * 4 + 4 > end ? (uint32_t)(end - word * 4) : 4;
-        t->offset = word * 4;
-        t->bytes = (1u << last) - (1u << first);
-        touch(t, m, &m->words[word]);
-    }
+    uint64_t end = offset + bytes, word = offset / 4, last = end / 4;
+    if (offset % 4)
+        touch_part(t, m, word++, offset, end);
+    if (word < last)
+        touch_words(t, m, word, last);
+    if (end % 4 && word <= last)
+        touch_part(t, m, last, offset, end);
 }
 
 /* The host writes while no operation runs (a module's variables): who waits for the host, waits. */
@@ -488,5 +517,5 @@ void order_freed(Alloc *a, uint32_t op)
 uint32_t order_writer(const Alloc *a, uint64_t offset)
 {
     const OrderMap *m = a->order;
-    return m ? load(&m->words[offset / 4].writer) >> ORDER_SHIFT : 0;
+    return m ? load(&m->words[offset / 4]).writer >> ORDER_SHIFT : 0;
 }
