@@ -115,9 +115,28 @@ static CUresult bad_argument(const Function *f, int k)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+/** All arguments with two calls of the system; false: one of them cannot be read. */
+static bool read_all(const Function *f, void **params, uint8_t *to)
+{
+    enum { MOST = 64 };
+    struct iovec here[MOST], there[MOST];
+    void *from[MOST];
+    size_t n = (size_t)f->nparams, bytes = 0;
+    if (n > MOST || !read_argument(from, params, n * sizeof *from))
+        return false;
+    for (size_t k = 0; k < n; k++) {
+        here[k] = (struct iovec){to + f->params[k].offset, f->params[k].size};
+        there[k] = (struct iovec){from[k], f->params[k].size};
+        bytes += f->params[k].size;
+    }
+    return process_vm_readv(getpid(), here, n, there, n, 0) == (ssize_t)bytes;
+}
+
 static CUresult read_params(const Function *f, void **params, uint8_t *to)
 {
-    for (int k = 0; k < f->nparams; k++) {
+    if (read_all(f, params, to))
+        return CUDA_SUCCESS;
+    for (int k = 0; k < f->nparams; k++) { /* which one? */
         void *from;
         if (!read_argument(&from, &params[k], sizeof from) || !from ||
             !read_argument(to + f->params[k].offset, from, f->params[k].size))
