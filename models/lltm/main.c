@@ -135,8 +135,20 @@ static size_t count_of(const DLTensor *t)
     return n;
 }
 
-/* One step of Adam on every parameter; the moments of all of them lie one behind the other. */
-static void update(tn_model *model, float *moments, int step)
+/* Between a tensor of the model, which may lie on a GPU, and host memory of the same shape. */
+static void transfer(tn_model *model, const DLTensor *state, float *host, int to_host)
+{
+    DLTensor t = *state;
+    t.device = (DLDevice){kDLCPU, 0};
+    t.data = host;
+    t.byte_offset = 0;
+    tn_stream *stream = tn_stream_default(tn_model_context(model), tn_model_device(model));
+    must(tn_copy(to_host ? &t : state, to_host ? state : &t, stream, 0), "copy");
+}
+
+/* One step of Adam on every parameter, on the host. The moments of all of them lie one behind the other;
+ * `place` has room for a parameter and its gradient. */
+static void update(tn_model *model, float *moments, float *place, int step)
 {
     const double lr = 3e-3, correct1 = 1 - pow(0.9, step), correct2 = 1 - pow(0.999, step);
     for (int i = 0; i < tn_model_state_count(model); i++) {
@@ -145,13 +157,15 @@ static void update(tn_model *model, float *moments, int step)
         if (e.kind != TN_STATE_PARAM || !e.grad.data)
             continue;
         const size_t n = count_of(&e.tensor);
-        float *p = e.tensor.data, *m = moments, *v = moments + n;
-        const float *g = e.grad.data;
+        float *p = place, *g = place + n, *m = moments, *v = moments + n;
+        transfer(model, &e.tensor, p, 1);
+        transfer(model, &e.grad, g, 1);
         for (size_t j = 0; j < n; j++) {
             m[j] = 0.9f * m[j] + 0.1f * g[j];
             v[j] = 0.999f * v[j] + 0.001f * g[j] * g[j];
             p[j] -= (float)(lr * (m[j] / correct1) / (sqrt(v[j] / correct2) + 1e-8));
         }
+        transfer(model, &e.tensor, p, 0);
         moments += 2 * n;
     }
     tn_model_state_changed(model);
@@ -188,12 +202,13 @@ int main(void)
     task.dc_before = matrix(STATE);
 
     tn_model *model = lltm_model(task.cell);
-    float *moments = calloc(2 * parameter_count(model), sizeof(float));
+    const size_t count = parameter_count(model);
+    float *moments = calloc(4 * count, sizeof(float)), *place = moments + 2 * count;
     double first = 0, last = 0;
     for (int step = 1; moments && step <= UPDATES; step++) {
         make_sequences(&task);
         last = forward_and_back(&task);
-        update(model, moments, step);
+        update(model, moments, place, step);
         if (step == 1)
             first = last;
         if (step == 1 || step % 50 == 0)

@@ -246,4 +246,5 @@ def main():
     return 1 if c.wrong or not c.right else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

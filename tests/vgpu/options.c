@@ -88,13 +88,31 @@ static void read_capability(Options *o)
     bad("VGPU_SM", getenv("VGPU_SM"), "75, 80, 86, 89, 90, 100 or 120");
 }
 
+/* The leading numbers of CUDA_VISIBLE_DEVICES that devices have; the devices are alike, so which
+ * they are does not matter. */
+static int visible_devices(int devices)
+{
+    const char *value = getenv("CUDA_VISIBLE_DEVICES");
+    int n = 0;
+    if (!value)
+        return devices;
+    for (const char *at = value; *at && n < devices; n++) {
+        char *end;
+        long k = strtol(at, &end, 10);
+        if (end == at || k < 0 || k >= devices || (*end && *end != ','))
+            return n;
+        at = *end ? end + 1 : end;
+    }
+    return n;
+}
+
 static Options made;
 
 static void make(void)
 {
     Options *o = &made;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    o->devices = (int)number_of("VGPU_DEVICES", 1, 0, 16);
+    o->devices = visible_devices((int)number_of("VGPU_DEVICES", 1, 0, 16));
     read_capability(o);
     o->memory = number_of("VGPU_MEMORY", (uint64_t)4 << 30, 1 << 20, (uint64_t)64 << 30);
     o->seed = number_of("VGPU_SEED", 1, 0, UINT64_MAX);

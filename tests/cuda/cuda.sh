@@ -1,0 +1,144 @@
+#!/bin/bash
+# cuda.sh: models on the virtual GPU beside the CPU: training, gradients, programs, missing libraries,
+# failing drivers.
+#   TENON=build/tenon VGPU=build/tests/vgpu tests/cuda/cuda.sh [PART]...
+# SPDX-License-Identifier: MIT
+set -u
+unset LD_LIBRARY_PATH # the parts below say themselves who has a GPU
+tenon=$(realpath "${TENON:?set TENON to the compiler}")
+vgpu=$(realpath "${VGPU:?set VGPU to the folder of the virtual libcuda.so.1}")
+build=$(dirname "$tenon")
+root=$(realpath "$(dirname "$0")/../..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+right=0 wrong=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@" >log 2>&1 </dev/null; then
+        right=$((right + 1))
+    else
+        wrong=$((wrong + 1))
+        echo "cuda: $what"
+        sed 's/^/    /' log | tail -n 40
+    fi
+}
+gpu() { LD_LIBRARY_PATH=$vgpu "$@"; }
+status_is() { # STATUS COMMAND...
+    local want=$1 got=0
+    shift
+    "$@" || got=$?
+    [ "$got" = "$want" ] || { echo "status $got, expected $want"; return 1; }
+}
+# Losses of each epoch and of the test set, to 1e-4.
+same_curve() {
+    paste <(grep -oE '(loss|accuracy) +[0-9.]+' "$1") <(grep -oE '(loss|accuracy) +[0-9.]+' "$2") |
+        awk 'function off(a, b) { return a > b ? a - b : b - a }
+             $1 != $3 || off($2, $4) > 1.01e-4 { print; bad = 1 } END { exit bad || NR < 4 }'
+}
+
+train() {
+    local digits=("$tenon" -train "$root/models/digits.tn" "$root/models/data/digits.npz" -batch 64)
+    check "digits on the CPU" "${digits[@]}" -epochs 2 -device=cpu -save cpu.npz
+    cp log cpu.log
+    check "digits on the GPU" gpu "${digits[@]}" -epochs 2 -device=cuda -save gpu.npz
+    cp log gpu.log
+    check "the curves are the same" same_curve cpu.log gpu.log
+    check "the parameters are the same to 1e-3" python3 "$root/tests/cuda/compare.py" 1e-3 cpu.npz gpu.npz
+    check "another order of streams" env VGPU_SEED=7 VGPU_ORDER=lazy LD_LIBRARY_PATH="$vgpu" "${digits[@]}" \
+        -epochs 2 -device=cuda -save again.npz
+    check "gives the same bits" cmp gpu.npz again.npz
+    check "one epoch" gpu "${digits[@]}" -epochs 1 -device=cuda -save half.npz
+    check "and one more" gpu "${digits[@]}" -epochs 2 -device=cuda -resume half.npz -save resumed.npz
+    check "give the bits of two" cmp gpu.npz resumed.npz
+    check "on the CPU the state goes on" "${digits[@]}" -epochs 2 -device=cpu -resume half.npz -save mixed.npz
+    check "with the same numbers to 1e-3" python3 "$root/tests/cuda/compare.py" 1e-3 cpu.npz mixed.npz
+}
+
+gradients() {
+    local run=("$tenon" -run "$root/models/lltm.tn" forward B=5 x=randn h=randn c=randn
+        -grad d_new_h=randn d_new_c=ones -seed 3)
+    check "lltm on the CPU" "${run[@]}" -device=cpu -o cpu.npz
+    check "lltm on the GPU" gpu "${run[@]}" -device=cuda -o gpu.npz
+    check "the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+    for sm in 75 80 90 100; do
+        check "lltm on sm_$sm" env VGPU_SM=$sm LD_LIBRARY_PATH="$vgpu" "${run[@]}" -device=cuda -o gpu.npz
+        check "the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+    done
+    check "the second of two devices" env VGPU_DEVICES=2 LD_LIBRARY_PATH="$vgpu" "${run[@]}" -device=cuda:1 -o gpu.npz
+    check "the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+    check "there is no third" env VGPU_DEVICES=2 LD_LIBRARY_PATH="$vgpu" bash -c \
+        '"$@"; [ $? = 3 ]' - "${run[@]}" -device=cuda:2
+}
+
+program() {
+    cp -r "$root/models/lltm" "$root/models/lltm.tn" .
+    mkdir run && mv lltm run/ && mv lltm.tn run/
+    check "make" make -C run/lltm TENON="$tenon" BUILD="$build" INCLUDE="-I$root/runtime/include"
+    check "without a GPU" run/lltm/lltm
+    cp log cpu.log
+    check "with one" gpu run/lltm/lltm
+    cp log gpu.log
+    check "the losses fall alike" same_numbers cpu.log gpu.log
+    check "nothing links with CUDA" sh -c "! ldd run/lltm/lltm '$tenon' | grep -iE 'cuda|cublas|nvrtc'"
+}
+same_numbers() {
+    paste <(grep -oE '[0-9]+\.[0-9]+' "$1") <(grep -oE '[0-9]+\.[0-9]+' "$2") |
+        awk '{ d = $1 - $2; if (d > 2e-3 || d < -2e-3) { print; bad = 1 } } END { exit bad || NR == 0 }'
+}
+
+executable() {
+    check "lltm becomes a program" "$tenon" "$root/models/lltm.tn" -o lltm
+    local args=(x=ones h=zeros c=zeros B=2 -seed 1)
+    check "on the CPU" ./lltm "${args[@]}" -o cpu.npz
+    check "on the GPU" env VGPU_TABLE=1 LD_LIBRARY_PATH="$vgpu" ./lltm "${args[@]}" -o gpu.npz
+    cp log table.log
+    check "which ran it" grep -q lltm_k table.log
+    check "the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+    check "for CUDA alone" "$tenon" -target=cuda "$root/models/lltm.tn" -o lltm
+    check "it runs on the GPU" gpu ./lltm "${args[@]}" -o gpu.npz
+    check "the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+    check "and says what is missing without" bash -c './lltm "$@" 2>err; [ $? != 0 ] && grep -q libcuda err' - "${args[@]}"
+}
+
+missing() {
+    local run=("$tenon" -run "$root/models/lltm.tn" forward B=2 x=ones h=zeros c=zeros)
+    check "auto is the CPU where there is no driver" "${run[@]}"
+    check "-device=cuda is an error there" status_is 3 "${run[@]}" -device=cuda
+    cp log error.log
+    check "which names the driver" grep -q 'libcuda\.so\.1' error.log
+    check "no device is visible" env CUDA_VISIBLE_DEVICES= LD_LIBRARY_PATH="$vgpu" bash -c '"$@"; [ $? = 3 ]' - "${run[@]}" -device=cuda
+    # a driver alone: neither cuBLAS nor NVRTC
+    mkdir alone && cp "$vgpu/libcuda.so.1" alone/
+    check "what was compiled before needs no NVRTC" gpu "${run[@]}" -device=cuda
+}
+
+failures() {
+    local run=("$tenon" -run "$root/models/lltm.tn" forward B=2 x=ones h=zeros c=zeros -device=cuda)
+    check "it runs" gpu "${run[@]}"
+    local call n
+    for call in cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuMemAlloc cuModuleLoadData cuModuleGetFunction \
+        cuLaunchKernel cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuStreamCreate cuStreamSynchronize cuEventCreate; do
+        for n in 1 2; do
+            check "$call fails at call $n" env VGPU_FAIL=$call:$n LD_LIBRARY_PATH="$vgpu" bash -c '
+                "$@" 2>err; status=$?
+                cat err
+                case $status in
+                0) ! grep -q error err ;;
+                1 | 3) [ "$(grep -c "error:" err)" = 1 ] ;;
+                *) exit 1 ;;
+                esac' - "${run[@]}"
+        done
+    done
+}
+
+for part in "${@:-gradients}"; do
+    case $part in
+    train | gradients | program | executable | missing | failures) "$part" ;;
+    *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
+    esac
+done
+echo "$right right, $wrong wrong"
+[ "$wrong" = 0 ] && [ "$right" -gt 0 ]
