@@ -39,28 +39,36 @@ static inline uint32_t float_to_bf16(float v)
     return (b & 0x7fffffffu) > 0x7f800000u ? NAN_HALF : rounded;
 }
 
-/* A double as a float that is odd where it is inexact: rounding that once more to fewer bits gives
- * what rounding the double would have. */
-static inline float to_odd(double v)
+/* From double with one rounding; all in 64 bits, so that loops stay in vectors. */
+static inline uint32_t double_to_half(double v)
 {
-    float f = (float)v;
-    uint32_t b = float_bits(f);
-    double back = (double)f;
-    bool away = back > v ? v > 0 || (v == 0 && !(b >> 31)) : back < v && v < 0;
-    bool inexact = back != v && v == v && !(b & 1);
-    uint32_t odd = away ? b - 1 : b + 1;
-    return bits_float(inexact && (b & 0x7fffffffu) != 0x7f800000u ? odd : b);
+    uint64_t b = double_bits(v), sign = b >> 48 & 0x8000, a = b & 0x7fffffffffffffffu;
+    uint64_t normal = ((a + 0x1ffffffffffu + (a >> 42 & 1)) >> 42) - (1008u << 10);
+    uint64_t small = double_bits(bits_double(a) + 0x1p28) - double_bits(0x1p28);
+    uint64_t h = a < double_bits(0x1p-14) ? small : normal;
+    h = a >= double_bits(65520.0) ? 0x7c00 : h;
+    return (uint32_t)(a > 0x7ff0000000000000u ? (uint64_t)NAN_HALF : h | sign);
 }
 
-/* The sum of doubles, odd where it is inexact. */
+static inline uint32_t double_to_bf16(double v)
+{
+    uint64_t b = double_bits(v), sign = b >> 48 & 0x8000, a = b & 0x7fffffffffffffffu;
+    uint64_t normal = ((a + 0xfffffffffffu + (a >> 45 & 1)) >> 45) - (896u << 7);
+    uint64_t small = double_bits(bits_double(a) + 0x1p-81) - double_bits(0x1p-81);
+    uint64_t h = a < double_bits(0x1p-126) ? small : normal;
+    h = a >= double_bits(0x1.ffp127) ? 0x7f80 : h;
+    return (uint32_t)(a > 0x7ff0000000000000u ? (uint64_t)NAN_HALF : h | sign);
+}
+
+/* The sum of doubles, odd where it is inexact: rounded once more it is what the exact sum would be.
+ */
 static inline double add_to_odd(double a, double b)
 {
     double s = a + b, part = s - a;
     double error = (a - (s - part)) + (b - part); /* exact; of no use where s is no number */
-    uint64_t bits = double_bits(s);
-    bool inexact = (error < 0 || error > 0) && !(bits & 1);
-    uint64_t odd = (error > 0) == (s > 0) ? bits + 1 : bits - 1;
-    return bits_double(inexact && s - s == 0 ? odd : bits);
+    uint64_t bits = double_bits(s), inexact = error != 0 && s - s == 0;
+    uint64_t down = (double_bits(error) ^ bits) >> 63; /* the exact sum is nearer to 0 */
+    return bits_double(bits & 1 ? bits : bits + inexact - 2 * (inexact & down));
 }
 
 #endif

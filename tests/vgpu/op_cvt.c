@@ -103,6 +103,10 @@ UNARY(f32_f16, float, uint32_t, half_to_float(x))
 UNARY(f32_bf16, float, uint32_t, bf16_to_float(x))
 UNARY(f16_f32, uint32_t, float, float_to_half(x))
 UNARY(bf16_f32, uint32_t, float, float_to_bf16(x))
+/* away from zero at the middle: the magnitude grows and is cut; infinity and NaN stay */
+UNARY(tf32_f32, uint32_t, uint32_t,
+      (x & 0x7f800000u) == 0x7f800000u ? (x & 0x7fffffu ? 0x7fffe000u : x)
+                                       : (x + 0x1000u) & 0xffffe000u)
 /* the first source goes to the upper half */
 BINARY(f16x2_f32, uint32_t, float, float, float_to_half(x) << 16 | float_to_half(y))
 BINARY(bf16x2_f32, uint32_t, float, float, float_to_bf16(x) << 16 | float_to_bf16(y))
@@ -176,6 +180,7 @@ static const Row halves[] = {
     {"cvt.f32.bf16", f32_bf16, COUNT_CONVERT, {TAKES_32, TAKES_32}},
     {"cvt.rn.f16.f32", f16_f32, COUNT_CONVERT, {TAKES_32, TAKES_32}},
     {"cvt.rn.bf16.f32", bf16_f32, COUNT_CONVERT, {TAKES_32, TAKES_32}},
+    {"cvt.rna.tf32.f32", tf32_f32, COUNT_CONVERT, {TAKES_32, TAKES_32}},
     {"cvt.rn.f16x2.f32", f16x2_f32, COUNT_CONVERT, {TAKES_32, TAKES_32, TAKES_32}},
     {"cvt.rn.bf16x2.f32", bf16x2_f32, COUNT_CONVERT, {TAKES_32, TAKES_32, TAKES_32}},
 };

@@ -49,46 +49,19 @@ BINARY(copysign_f64, uint64_t, uint64_t, uint64_t,
 /* --- min, max: a NaN loses unless .NaN is asked for, and -0 is less than 0
  * ------------------------------ */
 
-/* Floats as integers in the same order. */
-static inline int32_t order_f32(float f)
-{
-    int32_t b = (int32_t)float_bits(f);
-    return b ^ (int32_t)((uint32_t)(b >> 31) >> 1);
-}
-
-static inline float min_of_f32(float x, float y)
-{
-    float m = order_f32(x) < order_f32(y) ? x : y;
-    m = x != x ? y : y != y ? x : m;
-    return x != x && y != y ? NAN_F32 : m;
-}
-
-static inline float max_of_f32(float x, float y)
-{
-    float m = order_f32(x) > order_f32(y) ? x : y;
-    m = x != x ? y : y != y ? x : m;
-    return x != x && y != y ? NAN_F32 : m;
-}
-
-static inline int64_t order_f64(double f)
-{
-    int64_t b = (int64_t)double_bits(f);
-    return b ^ (int64_t)((uint64_t)(b >> 63) >> 1);
-}
-
-static inline double min_of_f64(double x, double y)
-{
-    double m = order_f64(x) < order_f64(y) ? x : y;
-    m = x != x ? y : y != y ? x : m;
-    return x != x && y != y ? NAN_F64 : m;
-}
-
-static inline double max_of_f64(double x, double y)
-{
-    double m = order_f64(x) > order_f64(y) ? x : y;
-    m = x != x ? y : y != y ? x : m;
-    return x != x && y != y ? NAN_F64 : m;
-}
+/* Of two zeros the bits decide. */
+#define PICKED(name, T, bits, from_bits, less, zeros, nan)                                         \
+    static inline T name(T x, T y)                                                                 \
+    {                                                                                              \
+        T m = x less y ? x : y; /* a NaN in x gives y */                                           \
+        m = x == y ? from_bits(bits(x) zeros bits(y)) : m;                                         \
+        m = y != y ? x : m;                                                                        \
+        return m != m ? nan : m;                                                                   \
+    }
+PICKED(min_of_f32, float, float_bits, bits_float, <, |, NAN_F32)
+PICKED(max_of_f32, float, float_bits, bits_float, >, &, NAN_F32)
+PICKED(min_of_f64, double, double_bits, bits_double, <, |, NAN_F64)
+PICKED(max_of_f64, double, double_bits, bits_double, >, &, NAN_F64)
 
 static inline float or_nan(float m, float x, float y)
 {

@@ -27,8 +27,8 @@ static inline uint32_t f16_mul(uint32_t x, uint32_t y)
 
 static inline uint32_t f16_fma(uint32_t x, uint32_t y, uint32_t z)
 {
-    return float_to_half(
-        to_odd((double)half_to_float(x) * (double)half_to_float(y) + (double)half_to_float(z)));
+    return double_to_half((double)half_to_float(x) * (double)half_to_float(y) +
+                          (double)half_to_float(z));
 }
 
 static inline uint32_t bf16_add(uint32_t x, uint32_t y)
@@ -43,13 +43,13 @@ static inline uint32_t bf16_sub(uint32_t x, uint32_t y)
 
 static inline uint32_t bf16_mul(uint32_t x, uint32_t y)
 {
-    return float_to_bf16(to_odd((double)bf16_to_float(x) * (double)bf16_to_float(y)));
+    return double_to_bf16((double)bf16_to_float(x) * (double)bf16_to_float(y));
 }
 
 static inline uint32_t bf16_fma(uint32_t x, uint32_t y, uint32_t z)
 {
-    return float_to_bf16(to_odd(
-        add_to_odd((double)bf16_to_float(x) * (double)bf16_to_float(y), (double)bf16_to_float(z))));
+    return double_to_bf16(
+        add_to_odd((double)bf16_to_float(x) * (double)bf16_to_float(y), (double)bf16_to_float(z)));
 }
 
 #define HALF_NEG(x) (((x)&0xffff) ^ 0x8000)

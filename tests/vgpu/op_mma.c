@@ -120,7 +120,7 @@ static void scatter_sum(Warp *w, const uint32_t *list, int n, Sum s, bool satura
             const double *two = &from[8 * r + l / 4][l % 4 * 2];
             if (s == SUM_F16) {
                 REG(uint32_t, list[r])
-                [l] = float_to_half(to_odd(two[0])) | float_to_half(to_odd(two[1])) << 16;
+                [l] = double_to_half(two[0]) | double_to_half(two[1]) << 16;
                 continue;
             }
             const double v = from[8 * (r >> 1) + l / 4][l % 4 * 2 + (r & 1)];
