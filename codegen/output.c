@@ -241,7 +241,9 @@ static void object_args(Args *x, const Output *o)
                                         "-falign-loops=1",
                                         "-falign-jumps=1",
                                         "-falign-labels=1",
-                                        "-fno-tree-pre"};
+                                        "-fno-tree-pre",
+                                        "-fno-gcse",
+                                        "--param=vect-epilogues-nomask=0"};
     for (size_t i = 0; i < ARRAY_LEN(small); i++)
         arg(x, small[i]);
 }

@@ -1,0 +1,21 @@
+#!/bin/bash
+# size.sh: small stays small: a compiled model without weights, and the runtime that it needs.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+tenon=${TENON:?} library=${LIBTENON:?}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+bad=0
+within() { # FILE LIMIT
+    local n
+    n=$(stat -c %s "$1")
+    echo "size.sh: $(basename "$1"): $n of $2 bytes"
+    [ "$n" -lt "$2" ] || { echo "size.sh: $(basename "$1") is too large" >&2; bad=1; }
+}
+
+"$tenon" -c "$here/../models/digits.tn" -target=cpu -o "$dir/digits.o"
+within "$dir/digits.o" 100000
+strip -o "$dir/libtenon.so" "$library"
+within "$dir/libtenon.so" 262144
+exit "$bad"
