@@ -60,7 +60,7 @@ static inline uint32_t lanes_to_mask(const uint32_t *lanes)
 {
     uint32_t m = 0;
 #ifdef __AVX512F__
-    typedef long long V __attribute__((vector_size(64), may_alias));
+    typedef long long V __attribute__((vector_size(64), may_alias, aligned(4)));
     typedef int W __attribute__((vector_size(64)));
     W low = (W) * (const V *)lanes, high = (W) * (const V *)(lanes + 16);
     m = __builtin_ia32_ptestmd512((W)low, (W)low, 0xffff) |
