@@ -35,8 +35,9 @@ static void *open_library(Arena *a)
                                 "/usr/local/cuda/lib64/"};
     for (size_t d = 0; d < ARRAY_LEN(dirs); d++)
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-            void *library =
-                dlopen(arena_printf(a, "%s%s", dirs[d], names[i]), RTLD_NOW | RTLD_LOCAL);
+            /* it keeps memory until the process ends: unloading it would lose that each time */
+            void *library = dlopen(arena_printf(a, "%s%s", dirs[d], names[i]),
+                                   RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
             if (library)
                 return library;
         }

@@ -67,6 +67,8 @@ program() {
     cp -r "$root/models/lltm" "$root/models/lltm.tn" .
     mkdir run && mv lltm run/ && mv lltm.tn run/
     local make=(make -C run/lltm TENON="$tenon" BUILD="$build" INCLUDE="-I$root/runtime/include")
+    # what libtenon.a was made with, the program is linked with
+    [ -z "${SANITIZE:-}" ] || make+=(CFLAGS="-fsanitize=$SANITIZE")
     check "make" "${make[@]}"
     check "lltm trains" run/lltm/lltm
     check "nothing to do twice" sh -c "${make[*]} | grep -q 'up to date'"
