@@ -116,6 +116,7 @@ struct Context {
     unsigned flags, version;
     CUresult error; /* sticky */
     Stream *legacy; /* default stream */
+    Clock gone;     /* of destroyed streams that it waits for */
     ThreadStream *per_thread;
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache;

@@ -46,8 +46,25 @@ static Stream *reuse_lane(Context *c)
     return NULL;
 }
 
+/** Forgets destroyed streams that have nothing left to do. Events may still point to them. */
+static void sweep(void)
+{
+    for (Stream **at = &queue.streams; *at;) {
+        Stream *s = *at;
+        if (!s->h.dead || s->lane || s->done < s->queued) {
+            at = &s->next;
+            continue;
+        }
+        if (s->blocking) /* the default stream still comes after what it did */
+            clock_join(&s->h.context->gone, &s->clock);
+        clock_free(&s->clock);
+        *at = s->next;
+    }
+}
+
 Stream *stream_new(Context *c, bool blocking)
 {
+    sweep();
     Stream *s = handle_new(HANDLE_STREAM, sizeof *s, c);
     s->blocking = blocking;
     s->component = order_component_new(&queue.host, &s->last);
@@ -236,6 +253,7 @@ static void legacy_rules(Stream *s, Op *o)
         add_dep(o, legacy, legacy->queued);
         return;
     }
+    clock_join(&s->clock, &s->h.context->gone);
     for (Stream *q = queue.streams; q; q = q->next)
         if (q->blocking && q->h.context == s->h.context && q != s) {
             clock_join(&s->clock, &q->clock);

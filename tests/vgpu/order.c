@@ -120,7 +120,7 @@ static struct {
     uint32_t current;
     const Clock *clock;
     uint64_t ran;
-} ops = {.n = 1};
+} ops; /* numbers begin with 1 */
 
 static OpInfo *op_info(uint32_t op)
 {
@@ -129,7 +129,7 @@ static OpInfo *op_info(uint32_t op)
 
 uint32_t order_op_new(uint32_t component, uint32_t number, uint64_t stream, const char *name)
 {
-    uint32_t op = ops.n++;
+    uint32_t op = ++ops.n;
     if (op / CHUNK >= CHUNKS) {
         fprintf(stderr, "vgpu: more than %u operations in one process\n", op);
         abort();
@@ -196,14 +196,14 @@ typedef struct {
     uint32_t n, op[];
 } Readers;
 
-enum { SETS = 1 << 16 };
+enum { SETS = 1 << 20 };
 
 static struct {
     pthread_mutex_t lock;
-    Readers *set[SETS]; /* number 0 is not used */
+    Readers *set[SETS]; /* numbers begin with 1 */
     uint32_t n;
     uint32_t buckets[4 * SETS]; /* open hash from contents to number */
-} sets = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1};
+} sets = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint32_t hash_of(const uint32_t *at, uint32_t n)
 {
@@ -223,11 +223,11 @@ static uint32_t set_intern(const uint32_t *op, uint32_t n)
         if (s->n == n && !memcmp(s->op, op, n * sizeof *op))
             found = sets.buckets[h];
     }
-    if (!found && sets.n < SETS) {
+    if (!found && sets.n + 1 < SETS) {
         Readers *s = must(malloc(sizeof *s + n * sizeof *op));
         s->n = n;
         memcpy(s->op, op, n * sizeof *op);
-        found = sets.n++;
+        found = ++sets.n;
         sets.set[found] = s;
         sets.buckets[h] = found;
     }

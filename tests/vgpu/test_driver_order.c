@@ -180,6 +180,24 @@ static void default_stream(void)
     finish(&t);
 }
 
+/* What a destroyed stream had queued runs, and the default stream comes after it. */
+static void streams_come_and_go(void)
+{
+    Two t = two_streams();
+    for (unsigned k = 0; k < 300; k++) {
+        CUstream s;
+        OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+        launch_set(&t.k, t.p, N, k, s);
+        OK(cuStreamDestroy(s));
+        if (k % 3)
+            launch_add(&t.k, t.p, t.p, N, 1, NULL);
+        else
+            OK(cuCtxSynchronize());
+    }
+    HOLDS(words_are(t.p, N, 300));
+    finish(&t);
+}
+
 static void default_stream_is_not_waited_for(void)
 {
     Two t = two_streams();
@@ -336,6 +354,7 @@ const Case order_cases[] = {
     {"bytes of a word", bytes_of_a_word, "error[order]", NULL, true},
     {"host waits", host_waits, NULL, NULL, true},
     {"default stream", default_stream, NULL, NULL, true},
+    {"streams come and go", streams_come_and_go, NULL, NULL, true},
     {"default stream is not waited for", default_stream_is_not_waited_for, "error[order]", NULL,
      true},
     {"copy to another stream", copy_to_another_stream, "cuMemcpyHtoD", NULL, true},
