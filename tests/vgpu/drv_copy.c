@@ -243,7 +243,7 @@ static CUresult read_box(CUDA_MEMCPY3D b, CopyWork *out, Side *to, Side *from)
 static CUresult copy_box(CUDA_MEMCPY3D b, Stream *s, bool async)
 {
     CopyWork c;
-    Side to, from;
+    Side to = ANY, from = ANY;
     CUresult r = read_box(b, &c, &to, &from);
     return r ? r : copy(c, to, from, s, async);
 }
@@ -311,7 +311,7 @@ API cuMemcpy3DAsync(const CUDA_MEMCPY3D *p, CUstream stream)
 CUresult copy_work(const CUDA_MEMCPY3D *p, Context *context, Work *out)
 {
     CopyWork c;
-    Side to, from;
+    Side to = ANY, from = ANY;
     CUresult r = read_box(*p, &c, &to, &from);
     if (!r && (!c.width || !c.height || !c.depth))
         r = CUDA_ERROR_INVALID_VALUE;
