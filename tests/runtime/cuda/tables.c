@@ -1,5 +1,5 @@
-/* cuda_tables.c: see cuda_tables.h. SPDX-License-Identifier: MIT */
-#include "tests/runtime/cuda_tables.h"
+/* tables.c: see tables.h. SPDX-License-Identifier: MIT */
+#include "tests/runtime/cuda/tables.h"
 
 /* --- kernels for the CPU -------------------------------------------------------------------------
  */

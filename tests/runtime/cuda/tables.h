@@ -1,7 +1,7 @@
-/* cuda_tables.h: one small model for CPU and CUDA, its tables and its PTX written by hand, so that
+/* tables.h: one small model for CPU and CUDA, its tables and its PTX written by hand, so that
  * the backend is tested without a compiler. SPDX-License-Identifier: MIT */
-#ifndef CUDA_TABLES_H
-#define CUDA_TABLES_H
+#ifndef CUDA_TEST_TABLES_H
+#define CUDA_TEST_TABLES_H
 
 #include "runtime/include/tenon.h"
 #include "runtime/include/tenon_program.h"
