@@ -151,11 +151,16 @@ static bool find_modulo(KText *t, Dim d, Modulo *out)
     return false;
 }
 
-static Text modulo_text(KText *t, const Modulo *m)
+static Text modulo_text(KText *t, const Modulo *m, bool whole_fits)
 {
     Text a = ktext_dim(t, m->a), b = ktext_dim(t, m->b);
+    int64_t by = 1;
+    dim_is_const(t->p->cx->dims, m->b, &by);
     const char *text = arena_printf(t->a, "%s %% %s", ktext_wrap(t, a, PREC_PRODUCT),
                                     ktext_wrap(t, b, PREC_UNARY));
+    const bool product_fits = m->times <= INT32_MAX / by;
+    if (!ktext_is_wide(t, m->a) && !(product_fits && whole_fits))
+        text = arena_printf(t->a, "(%s)(%s)", ktext_int64(t), text);
     if (m->times != 1)
         text = arena_printf(t->a, "%s * %" PRId64, text, m->times);
     if (dim_is_zero(t->p->cx->dims, m->rest))
@@ -164,14 +169,34 @@ static Text modulo_text(KText *t, const Modulo *m)
                   PREC_SUM};
 }
 
+/* Which term is printed at place j: a positive one comes first. */
+static uint32_t printed_at(uint32_t j, uint32_t first)
+{
+    return j == 0 ? first : j <= first ? j - 1 : j;
+}
+
+/* Whether what is summed up on the way fits an int too. */
+static bool sums_fit(KText *t, const Term *terms, uint32_t n, uint32_t first)
+{
+    DimTable *d = t->p->cx->dims;
+    Dim sum = term_dim(t, &terms[first]);
+    for (uint32_t j = 1; j + 1 < n; j++) {
+        sum = dim_add(d, sum, term_dim(t, &terms[printed_at(j, first)]));
+        if (!ktext_fits_int(t, sum))
+            return false;
+    }
+    return true;
+}
+
 Text ktext_dim(KText *t, Dim d)
 {
     int64_t value;
     if (dim_is_const(t->p->cx->dims, d, &value))
         return int_text(t, value);
     Modulo modulo;
+    bool widen_all = !ktext_fits_int(t, d);
     if (find_modulo(t, d, &modulo))
-        return modulo_text(t, &modulo);
+        return modulo_text(t, &modulo, !widen_all);
     const Term *terms;
     uint32_t n = dim_terms(t->p->cx->dims, d, &terms), first = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -179,14 +204,16 @@ Text ktext_dim(KText *t, Dim d)
             first = i;
             break;
         }
-    bool widen_all = !ktext_fits_int(t, d);
     StrBuf out = {.a = t->a};
     int prec = n > 1 ? PREC_SUM : PREC_UNARY;
+    if (n > 2)
+        widen_all |= !sums_fit(t, terms, n, first);
     for (uint32_t j = 0; j < n; j++) {
-        uint32_t i = j == 0 ? first : j <= first ? j - 1 : j;
+        uint32_t i = printed_at(j, first);
         Dim one = term_dim(t, &terms[i]);
-        bool widen = terms[i].n && !ktext_is_wide(t, one) &&
-                     ((widen_all && j == 0) || !ktext_fits_int(t, one));
+        bool wide = ktext_is_wide(t, one);
+        bool widen = terms[i].n && !wide && (widen_all || !ktext_fits_int(t, one));
+        widen_all = widen_all && !wide && !widen; /* one is enough for what comes behind it */
         Text x = term_text(t, &terms[i], widen);
         bool minus = terms[i].coefficient < 0;
         if (j)

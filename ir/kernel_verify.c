@@ -86,6 +86,10 @@ static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
             return;
         }
         check_dim(v, at[i]);
+        if (v->loops.n && vec_last(&v->loops)->vec > 1 &&
+            dim_mentions_kind(v->t, at[i], SYM_LOADED))
+            bad(v, "neighbours of %s are not next to each other: its index is loaded",
+                param_name(v, param));
         Dim last = dim_sub(v->t, q->shape[i], dim_const(v->t, 1));
         if (!guarded && (dim_le(v->t, at[i], last) == NO &&
                          dim_le(v->t, dim_const(v->t, 1), q->shape[i]) == YES))

@@ -90,6 +90,8 @@ static bool access_vectors(KBuild *b, uint32_t param, const Dim *at, Symbol axis
     Dim linear = b->operands.at[param].offset;
     for (uint32_t i = 0; i < q->rank; i++)
         linear = dim_add(t, linear, dim_mul(t, at[i], q->stride[i]));
+    if (dim_mentions_kind(t, linear, SYM_LOADED))
+        return false; /* it may be another one for each neighbour */
     if (!dim_mentions(t, linear, axis))
         return true;
     Dim rest = dim_sub(t, linear, dim_of(t, axis));

@@ -37,7 +37,7 @@ static void test_breaks(void **state)
     (void)state;
     Arena *a = arena_create();
     StrBuf out = {.a = a};
-    Emit e = {&out, 1};
+    Emit e = {.out = &out, .depth = 1};
     emit_line(&e, "short = 1;");
     assert_string_equal(sb_text(&out), "    short = 1;\n");
     out.n = 0;
@@ -91,6 +91,16 @@ static void test_sizes(void **state)
                         "64 + i % 32");
     assert_string_equal(ktext_dim(&s.t, dim_floordiv(d, x, c)).text, "i / 32");
     assert_string_equal(ktext_dim(&s.t, dim_sub(d, dim_const(d, 9), x)).text, "9 - i");
+    /* products and sums that an int does not hold, though their parts fit */
+    const Dim far = dim_const(d, 1 << 28);
+    assert_string_equal(ktext_dim(&s.t, dim_mul(d, dim_mod(d, x, c), far)).text,
+                        "(long long)(i % 32) * 268435456");
+    assert_string_equal(
+        ktext_dim(&s.t, dim_add(d, dim_mod(d, x, c), dim_const(d, INT32_MAX))).text,
+        "2147483647 + (long long)(i % 32)");
+    const Dim huge = dim_const(d, -INT32_MAX);
+    assert_string_equal(ktext_dim(&s.t, dim_add(d, dim_add(d, b, x), huge)).text,
+                        "(long long)B + i - 2147483647");
     assert_string_equal(ktext_dim(&s.t, dim_const(d, 0)).text, "0");
     ctx_destroy(s.cx);
 }
