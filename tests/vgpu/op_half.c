@@ -157,38 +157,93 @@ static inline uint32_t bf16_finish(uint32_t h, int flags)
 /* --- instructions
  * ---------------------------------------------------------------------------------------- */
 
-#define HI(x)    ((x) >> 16)
-#define IN(f, x) (flags & FLAG_FLUSH ? f##_flush(x) : (x))
+/* All lanes of one half of the sources. */
+typedef void Lanes(const uint32_t *x, const uint32_t *y, const uint32_t *z, int shift,
+                   uint32_t *restrict out);
+typedef void Finish(uint32_t *lanes, int flags);
+typedef void Flush(const uint32_t *x, uint32_t *restrict out);
 
-/* name_f (one), name_fx2 (two), and the same with modifiers. */
-#define HALF_1(f, name)                                                                            \
-    UNARY(f##_##name##_one, uint32_t, uint32_t, f##_##name(x))                                     \
-    UNARY(f##_##name##_two, uint32_t, uint32_t, f##_##name(x) | f##_##name(HI(x)) << 16)
+#define FORMAT_LANES(f)                                                                            \
+    static void f##_flush_lanes(const uint32_t *x, uint32_t *restrict out)                         \
+    {                                                                                              \
+        EACH_LANE out[l] = f##_flush(x[l]) | f##_flush(x[l] >> 16) << 16;                          \
+    }                                                                                              \
+    static void f##_finish_lanes(uint32_t *lanes, int flags)                                       \
+    {                                                                                              \
+        EACH_LANE lanes[l] = f##_finish(lanes[l], flags);                                          \
+    }
+FORMAT_LANES(f16)
+FORMAT_LANES(bf16)
+
+/* One or both halves of each lane, through arrays: short loops stay in vectors. */
+__attribute__((always_inline)) static inline void run(Warp *w, const Inst *i, uint32_t mask,
+                                                      Lanes *lanes, bool both)
+{
+    uint32_t low[LANES], high[LANES];
+    const uint32_t *x = REG(const uint32_t, i->a);
+    const uint32_t *y = i->b == NO_SLOT ? x : REG(const uint32_t, i->b);
+    const uint32_t *z = i->c == NO_SLOT ? y : REG(const uint32_t, i->c);
+    lanes(x, y, z, 0, low);
+    if (both)
+        lanes(x, y, z, 16, high);
+    FOR_LANES(uint32_t, i->d, , both ? low[l] | high[l] << 16 : low[l])
+}
+
+/* The same between flushing and saturating: Inst.sub[0]. */
+__attribute__((always_inline)) static inline void run_with(Warp *w, const Inst *i, uint32_t mask,
+                                                           Lanes *lanes, bool both, Flush *flush,
+                                                           Finish *finish)
+{
+    uint32_t low[LANES], high[LANES], flushed[3][LANES];
+    const uint32_t slots[] = {i->a, i->b, i->c == NO_SLOT ? i->b : i->c}, *from[3];
+    const int flags = i->sub[0];
+    for (int k = 0; k < 3; k++) {
+        from[k] = REG(const uint32_t, slots[k]);
+        if (flags & FLAG_FLUSH) {
+            flush(from[k], flushed[k]);
+            from[k] = flushed[k];
+        }
+    }
+    lanes(from[0], from[1], from[2], 0, low);
+    finish(low, flags);
+    if (both) {
+        lanes(from[0], from[1], from[2], 16, high);
+        finish(high, flags);
+    }
+    FOR_LANES(uint32_t, i->d, , both ? low[l] | high[l] << 16 : low[l])
+}
+
+#define HALF(f, name, value)                                                                       \
+    static void f##_##name##_lanes(const uint32_t *x, const uint32_t *y, const uint32_t *z,        \
+                                   int shift, uint32_t *restrict out)                              \
+    {                                                                                              \
+        (void)y, (void)z;                                                                          \
+        EACH_LANE out[l] = f##_##name value;                                                       \
+    }                                                                                              \
+    static void f##_##name##_one(Warp *w, const Inst *i, uint32_t mask)                            \
+    {                                                                                              \
+        run(w, i, mask, f##_##name##_lanes, false);                                                \
+    }                                                                                              \
+    static void f##_##name##_two(Warp *w, const Inst *i, uint32_t mask)                            \
+    {                                                                                              \
+        run(w, i, mask, f##_##name##_lanes, true);                                                 \
+    }
+#define HALF_WITH(f, name)                                                                         \
+    static void f##_##name##_one_with(Warp *w, const Inst *i, uint32_t mask)                       \
+    {                                                                                              \
+        run_with(w, i, mask, f##_##name##_lanes, false, f##_flush_lanes, f##_finish_lanes);        \
+    }                                                                                              \
+    static void f##_##name##_two_with(Warp *w, const Inst *i, uint32_t mask)                       \
+    {                                                                                              \
+        run_with(w, i, mask, f##_##name##_lanes, true, f##_flush_lanes, f##_finish_lanes);         \
+    }
+#define HALF_1(f, name) HALF(f, name, (x[l] >> shift))
 #define HALF_2(f, name)                                                                            \
-    BINARY(f##_##name##_one, uint32_t, uint32_t, uint32_t, f##_##name(x, y))                       \
-    BINARY(f##_##name##_two, uint32_t, uint32_t, uint32_t,                                         \
-           f##_##name(x, y) | f##_##name(HI(x), HI(y)) << 16)                                      \
-    static inline uint32_t f##_##name##_with(uint32_t x, uint32_t y, int flags)                    \
-    {                                                                                              \
-        return f##_finish(f##_##name(IN(f, x), IN(f, y)), flags);                                  \
-    }                                                                                              \
-    BINARY(f##_##name##_one_with, uint32_t, uint32_t, uint32_t,                                    \
-           f##_##name##_with(x, y, i->sub[0]))                                                     \
-    BINARY(f##_##name##_two_with, uint32_t, uint32_t, uint32_t,                                    \
-           f##_##name##_with(x, y, i->sub[0]) | f##_##name##_with(HI(x), HI(y), i->sub[0]) << 16)
+    HALF(f, name, (x[l] >> shift, y[l] >> shift))                                                  \
+    HALF_WITH(f, name)
 #define HALF_3(f, name)                                                                            \
-    TERNARY(f##_##name##_one, uint32_t, uint32_t, uint32_t, uint32_t, f##_##name(x, y, z))         \
-    TERNARY(f##_##name##_two, uint32_t, uint32_t, uint32_t, uint32_t,                              \
-            f##_##name(x, y, z) | f##_##name(HI(x), HI(y), HI(z)) << 16)                           \
-    static inline uint32_t f##_##name##_with(uint32_t x, uint32_t y, uint32_t z, int flags)        \
-    {                                                                                              \
-        return f##_finish(f##_##name(IN(f, x), IN(f, y), IN(f, z)), flags);                        \
-    }                                                                                              \
-    TERNARY(f##_##name##_one_with, uint32_t, uint32_t, uint32_t, uint32_t,                         \
-            f##_##name##_with(x, y, z, i->sub[0]))                                                 \
-    TERNARY(f##_##name##_two_with, uint32_t, uint32_t, uint32_t, uint32_t,                         \
-            f##_##name##_with(x, y, z, i->sub[0]) |                                                \
-                f##_##name##_with(HI(x), HI(y), HI(z), i->sub[0]) << 16)
+    HALF(f, name, (x[l] >> shift, y[l] >> shift, z[l] >> shift))                                   \
+    HALF_WITH(f, name)
 #define FORMAT(f)                                                                                  \
     HALF_2(f, add)                                                                                 \
     HALF_2(f, sub)                                                                                 \
@@ -210,6 +265,7 @@ UNARY(neg_one, uint32_t, uint32_t, HALF_NEG(x))
 UNARY(neg_two, uint32_t, uint32_t, x ^ 0x80008000u)
 UNARY(abs_one, uint32_t, uint32_t, HALF_ABS(x))
 UNARY(abs_two, uint32_t, uint32_t, x & 0x7fff7fffu)
+#define HI(x) ((x) >> 16)
 UNARY(neg_ftz_one, uint32_t, uint32_t, HALF_NEG(f16_flush(x)))
 UNARY(neg_ftz_two, uint32_t, uint32_t, (f16_flush(x) | f16_flush(HI(x)) << 16) ^ 0x80008000u)
 UNARY(abs_ftz_one, uint32_t, uint32_t, HALF_ABS(f16_flush(x)))
