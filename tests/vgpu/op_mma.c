@@ -33,74 +33,99 @@ static const struct {
 static const char *const sums[] = {
     [SUM_F32] = "f32", [SUM_F16] = "f16", [SUM_F64] = "f64", [SUM_S32] = "s32"};
 
-static double small_float(const Format *f, uint32_t bits)
-{
-    return (double)format_value(f, bits & 255);
-}
+/* --- elements
+ * --------------------------------------------------------------------------------------------- */
 
-static inline double element(Element e, uint32_t bits)
+/* Element k of every lane's register as double; each type has a loop of its own. */
+#define WIDEN(value)                                                                               \
+    EACH_LANE                                                                                      \
+    {                                                                                              \
+        const uint32_t v = from[l] >> shift;                                                       \
+        out[l] = (double)(value);                                                                  \
+    }                                                                                              \
+    break
+
+static void widen(const uint32_t *from, Element e, int shift, double *restrict out)
 {
     switch (e) {
     case ELEMENT_F16:
-        return (double)half_to_float(bits);
+        WIDEN(half_to_float(v));
     case ELEMENT_BF16:
-        return (double)bf16_to_float(bits);
+        WIDEN(bf16_to_float(v));
     case ELEMENT_TF32: /* the hardware does not look at the last 13 bits */
-        return (double)bits_float(bits & ~0x1fffu);
+        WIDEN(bits_float(v & ~0x1fffu));
     case ELEMENT_S8:
-        return (int8_t)bits;
+        WIDEN((int8_t)v);
     case ELEMENT_U8:
-        return (uint8_t)bits;
+        WIDEN((uint8_t)v);
     case ELEMENT_S4:
-        return (int8_t)(bits << 4) >> 4;
+        WIDEN((int32_t)(v << 28) >> 28);
     case ELEMENT_U4:
-        return bits & 15;
+        WIDEN(v & 15);
     case ELEMENT_E4M3:
-        return small_float(&format_e4m3, bits);
+        WIDEN(format_value(&format_e4m3, v & 255));
     default:
-        return small_float(&format_e5m2, bits);
+        WIDEN(format_value(&format_e5m2, v & 255));
     }
 }
 
 /* Where the elements of a register are: of A and B a lane holds neighbours along k, 4 lanes make a
- * block, and the next register the rows 8 below, then the next block. */
-static void gather(const Warp *w, const uint32_t *list, int n, bool two_rows, Element e,
-                   double out[][MAX_K])
+ * block, and the next register has the rows 8 below, then the next block. */
+static void gather_a(const Warp *w, const uint32_t *list, int n, int m, Element e,
+                     double out[][MAX_K])
 {
-    const int bits = elements[e].bits, per = bits == 64 ? 1 : 32 / bits;
-    for (int r = 0; r < n; r++) {
-        const int row = two_rows ? 8 * (r & 1) : 0, block = (two_rows ? r >> 1 : r) * 4 * per;
-        EACH_LANE
-        {
-            double *to = &out[row + l / 4][block + l % 4 * per];
-            if (e == ELEMENT_F64) {
-                *to = REG(const double, list[r])[l];
-                continue;
-            }
-            const uint32_t v = REG(const uint32_t, list[r])[l];
-            for (int k = 0; k < per; k++)
-                to[k] = element(e, v >> (k * bits % 32));
+    const int bits = elements[e].bits, per = bits == 64 ? 1 : 32 / bits, rows = m / 8;
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < per; k++) {
+            double lanes[LANES], *to = &out[r % rows * 8][r / rows * 4 * per + k];
+            if (e == ELEMENT_F64)
+                memcpy(lanes, w->regs + list[r], sizeof lanes);
+            else
+                widen(REG(const uint32_t, list[r]), e, k * bits, lanes);
+            for (int row = 0; row < 8; row++)
+                for (int l = 0; l < 4; l++)
+                    to[row * MAX_K + l * per] = lanes[row * 4 + l];
         }
-    }
 }
 
+/* B stands with its columns as rows of N: what the product reads in one go. */
+static void gather_b(const Warp *w, const uint32_t *list, int n, Element e, double out[][N])
+{
+    const int bits = elements[e].bits, per = bits == 64 ? 1 : 32 / bits;
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < per; k++) {
+            double lanes[LANES];
+            if (e == ELEMENT_F64)
+                memcpy(lanes, w->regs + list[r], sizeof lanes);
+            else
+                widen(REG(const uint32_t, list[r]), e, k * bits, lanes);
+            for (int l = 0; l < 4; l++)
+                for (int column = 0; column < N; column++)
+                    out[(r * 4 + l) * per + k][column] = lanes[column * 4 + l];
+        }
+}
+
+/* Of a sum a lane holds two neighbours in a row; of f16 in one register. */
 static void gather_sum(const Warp *w, const uint32_t *list, int n, Sum s, double out[][N])
 {
-    for (int r = 0; r < n; r++)
-        EACH_LANE
-        {
-            const int column = l % 4 * 2;
-            if (s == SUM_F16) {
-                const uint32_t v = REG(const uint32_t, list[r])[l];
-                out[8 * r + l / 4][column] = (double)half_to_float(v);
-                out[8 * r + l / 4][column + 1] = (double)half_to_float(v >> 16);
-                continue;
-            }
-            out[8 * (r >> 1) + l / 4][column + (r & 1)] =
-                s == SUM_F64   ? REG(const double, list[r])[l]
-                : s == SUM_F32 ? (double)REG(const float, list[r])[l]
-                               : (double)REG(const int32_t, list[r])[l];
+    for (int r = 0; r < n; r++) {
+        double *to = s == SUM_F16 ? out[8 * r] : &out[8 * (r >> 1)][r & 1];
+        switch (s) {
+        case SUM_F16:
+            EACH_LANE to[2 * l] = (double)half_to_float(REG(const uint32_t, list[r])[l]);
+            EACH_LANE to[2 * l + 1] = (double)half_to_float(REG(const uint32_t, list[r])[l] >> 16);
+            break;
+        case SUM_F64:
+            EACH_LANE to[2 * l] = REG(const double, list[r])[l];
+            break;
+        case SUM_F32:
+            EACH_LANE to[2 * l] = (double)REG(const float, list[r])[l];
+            break;
+        case SUM_S32:
+            EACH_LANE to[2 * l] = REG(const int32_t, list[r])[l];
+            break;
         }
+    }
 }
 
 /* Integers wrap, or stop at the ends. */
@@ -111,39 +136,54 @@ static int32_t to_s32(double v, bool saturate)
     return (int32_t)(uint32_t)(int64_t)v;
 }
 
-static void scatter_sum(Warp *w, const uint32_t *list, int n, Sum s, bool saturate,
-                        double from[][N])
+static void scatter_sum(Warp *w, const uint32_t *list, int n, Sum s, bool saturate, double sum[][N])
 {
-    for (int r = 0; r < n; r++)
-        EACH_LANE
-        {
-            const double *two = &from[8 * r + l / 4][l % 4 * 2];
-            if (s == SUM_F16) {
-                REG(uint32_t, list[r])
-                [l] = double_to_half(two[0]) | double_to_half(two[1]) << 16;
-                continue;
-            }
-            const double v = from[8 * (r >> 1) + l / 4][l % 4 * 2 + (r & 1)];
-            if (s == SUM_F64)
-                REG(double, list[r])[l] = v;
-            else if (s == SUM_F32)
-                REG(float, list[r])[l] = (float)v;
-            else
-                REG(int32_t, list[r])[l] = to_s32(v, saturate);
+    for (int r = 0; r < n; r++) {
+        const double *from = s == SUM_F16 ? sum[8 * r] : &sum[8 * (r >> 1)][r & 1];
+        switch (s) {
+        case SUM_F16:
+            EACH_LANE REG(uint32_t, list[r])[l] =
+                double_to_half(from[2 * l]) | double_to_half(from[2 * l + 1]) << 16;
+            break;
+        case SUM_F64:
+            EACH_LANE REG(double, list[r])[l] = from[2 * l];
+            break;
+        case SUM_F32:
+            EACH_LANE REG(float, list[r])[l] = (float)from[2 * l];
+            break;
+        case SUM_S32:
+            EACH_LANE REG(int32_t, list[r])[l] = to_s32(from[2 * l], saturate);
+            break;
         }
+    }
 }
 
-/* Of f64 each product is fused with its sum, as dmma does. */
-static void multiply(double a[][MAX_K], double b[][MAX_K], double sum[][N], int m, int k)
+typedef double Eight __attribute__((vector_size(N * sizeof(double))));
+
+/* Products are exact in double, but for those of f64: these are fused with their sum, as dmma's
+ * are. */
+static void multiply(double a[][MAX_K], double b[][N], double sum[][N], int m, int k)
 {
-    double columns[MAX_K][N];
-    for (int x = 0; x < k; x++)
-        for (int n = 0; n < N; n++)
-            columns[x][n] = b[n][x];
+    for (int row = 0; row < m; row += 4) {
+        Eight s[4], column;
+        memcpy(s, sum[row], sizeof s);
+        for (int x = 0; x < k; x++) {
+            memcpy(&column, b[x], sizeof column);
+            s[0] += a[row][x] * column;
+            s[1] += a[row + 1][x] * column;
+            s[2] += a[row + 2][x] * column;
+            s[3] += a[row + 3][x] * column;
+        }
+        memcpy(sum[row], s, sizeof s);
+    }
+}
+
+static void multiply_fused(double a[][MAX_K], double b[][N], double sum[][N], int m, int k)
+{
     for (int row = 0; row < m; row++)
         for (int x = 0; x < k; x++)
             for (int n = 0; n < N; n++)
-                sum[row][n] = __builtin_fma(a[row][x], columns[x][n], sum[row][n]);
+                sum[row][n] = __builtin_fma(a[row][x], b[x][n], sum[row][n]);
 }
 
 /* sub: k, types of A and B, type of the sum, rows; flag of .satfinite in the rows' upper bit. */
@@ -154,13 +194,13 @@ static void mma(Warp *w, const Inst *i, uint32_t mask)
     const int k = i->sub[0], m = i->sub[3] & 31,
               per = elements[a_type].bits == 64 ? 1 : 32 / elements[a_type].bits;
     const int na = k / (4 * per) * (m / 8), nb = k / (4 * per), nc = s == SUM_F16 ? m / 8 : m / 4;
-    double a[MAX_M][MAX_K], b[N][MAX_K], sum[MAX_M][N];
+    double a[MAX_M][MAX_K], b[MAX_K][N], sum[MAX_M][N];
     if (mask != ALL_LANES)
         finding_kernel(FINDING_WARP_SYNC, w, i, __builtin_ctz(~mask), 0, "mma needs all 32 lanes");
-    gather(w, i->list + nc, na, m == 16, a_type, a);
-    gather(w, i->list + nc + na, nb, false, b_type, b);
+    gather_a(w, i->list + nc, na, m, a_type, a);
+    gather_b(w, i->list + nc + na, nb, b_type, b);
     gather_sum(w, i->list + nc + na + nb, nc, s, sum);
-    multiply(a, b, sum, m, k);
+    (a_type == ELEMENT_F64 ? multiply_fused : multiply)(a, b, sum, m, k);
     scatter_sum(w, i->list, nc, s, i->sub[3] & 128, sum);
 }
 
