@@ -19,8 +19,7 @@ typedef struct Event Event;
 typedef struct Graph Graph;
 typedef struct GraphNode GraphNode;
 
-/* --- entry points: drv_call.c
- * ------------------------------------------------------------------------ */
+/* --- entry points: drv_call.c ---------------------------------------------------------------- */
 
 typedef enum {
     ALWAYS,  /* before cuInit too */
@@ -56,8 +55,7 @@ void *drv_alloc(size_t bytes);
 void *drv_grow(void *p, size_t bytes);
 void *drv_copy(const void *p, size_t bytes);
 
-/* --- handles: drv_handle.c
- * --------------------------------------------------------------------------- */
+/* --- handles: drv_handle.c ------------------------------------------------------------------- */
 
 typedef enum {
     HANDLE_CONTEXT,
@@ -99,8 +97,7 @@ void leaks_report(Context *context, const char *when);
 /** The same for what stand-ins of libraries counted. */
 void library_leaks(void);
 
-/* --- contexts: drv_context.c
- * ------------------------------------------------------------------------- */
+/* --- contexts: drv_context.c ----------------------------------------------------------------- */
 
 typedef struct ThreadStream {
     struct ThreadStream *next;
@@ -136,8 +133,7 @@ CUresult context_create(const char *name, CUcontext *out, unsigned flags, CUdevi
 void context_memory_end(Context *c);
 void context_handles_end(Context *c);
 
-/* --- work: drv_work.c
- * -------------------------------------------------------------------------------- */
+/* --- work: drv_work.c ------------------------------------------------------------------------ */
 
 typedef enum {
     WORK_NONE,
@@ -216,12 +212,18 @@ void pinned_check(const Clock *host);
 /** Remembers what the source of this copy, operation `op`, holds at the call. */
 void pinned_watch(const Work *w, uint32_t op, uint32_t component, uint32_t number);
 
+/** Fills the pinned destination of a copy that is queued now, when nothing else may need it. */
+void pinned_spoil(const CopyWork *c);
+/** Whether the work may touch these bytes of host memory `a`. */
+bool work_touches(const Work *w, uint64_t at, uint64_t end, const Alloc *a);
+/** Whether any work that is queued may. */
+bool queue_touches(uint64_t at, uint64_t end, const Alloc *a);
+
 /** Check a copy or a fill and make the work: calls and graphs. */
 CUresult copy_work(const CUDA_MEMCPY3D *p, Context *context, Work *out);
 CUresult set_work(SetWork set, Context *c, Work *out);
 
-/* --- queues: drv_queue.c
- * ----------------------------------------------------------------------------- */
+/* --- queues: drv_queue.c --------------------------------------------------------------------- */
 
 /* "After operation `number` of stream `stream`", whose clock is this. */
 typedef struct {
@@ -305,8 +307,7 @@ struct Event {
 /** cuEventElapsedTime, of all versions. */
 CUresult event_elapsed(const char *name, float *ms, CUevent start, CUevent end);
 
-/* --- graphs: drv_capture.c, drv_graph.c, drv_exec.c
- * --------------------------------------------------- */
+/* --- graphs: drv_capture.c, drv_graph.c, drv_exec.c ------------------------------------------ */
 
 struct GraphNode {
     Handle h;
@@ -337,8 +338,7 @@ CUresult capture_unsafe(void);
 /** Use of the legacy stream while a blocking stream captures. */
 CUresult capture_implicit(Stream *s);
 
-/* --- modules, memory, launches
- * ----------------------------------------------------------------------- */
+/* --- modules, memory, launches --------------------------------------------------------------- */
 
 /** The function of a program's handle, or NULL after a finding. */
 Function *function_get(CUfunction f);

@@ -79,8 +79,7 @@ static void base_name(const char *full, char *to, size_t room)
     snprintf(to, room, "%.*s", (int)n, full);
 }
 
-/* --- injected failures
- * ----------------------------------------------------------------------------- */
+/* --- injected failures ----------------------------------------------------------------------- */
 
 /* VGPU_FAIL=cuMemAlloc:3,cuLaunchKernel:1+:700 — the third cuMemAlloc; every cuLaunchKernel, with
  * 700. */
@@ -201,8 +200,7 @@ bool vgpu_call_fails(const char *name)
     return fails;
 }
 
-/* --- calls
- * ----------------------------------------------------------------------------------------- */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 static void at_exit(void)
 {

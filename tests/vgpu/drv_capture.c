@@ -59,8 +59,7 @@ static void leave_group(Stream *s)
     s->capture = NULL;
 }
 
-/* --- what a capture sees
- * --------------------------------------------------------------------------- */
+/* --- what a capture sees --------------------------------------------------------------------- */
 
 CUresult capture_add(Stream *s, Work *w)
 {
@@ -166,8 +165,7 @@ CUresult capture_implicit(Stream *s)
     return CUDA_SUCCESS;
 }
 
-/* --- calls
- * ----------------------------------------------------------------------------------------- */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 static CUresult begin(Stream *s, CUstreamCaptureMode mode)
 {

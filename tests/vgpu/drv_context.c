@@ -69,8 +69,7 @@ static void context_end(Context *c)
     handle_kill(&c->h);
 }
 
-/* --- the current context
- * --------------------------------------------------------------------------- */
+/* --- the current context --------------------------------------------------------------------- */
 
 static CUresult push(Context *c)
 {
@@ -137,8 +136,7 @@ API cuCtxGetDevice(CUdevice *out)
     return call_leave(r);
 }
 
-/* --- making and destroying
- * ------------------------------------------------------------------------- */
+/* --- making and destroying ------------------------------------------------------------------- */
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
 {
@@ -267,8 +265,7 @@ API cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active
     return call_leave(r);
 }
 
-/* --- waiting, asking
- * ------------------------------------------------------------------------------- */
+/* --- waiting, asking ------------------------------------------------------------------------- */
 
 API cuCtxSynchronize(void)
 {
@@ -368,8 +365,7 @@ API cuCtxGetCacheConfig(CUfunc_cache *config)
     return call_leave(r);
 }
 
-/* --- other devices
- * --------------------------------------------------------------------------------- */
+/* --- other devices --------------------------------------------------------------------------- */
 
 API cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {

@@ -116,8 +116,7 @@ static uint64_t address_of(const void *host)
     return (uint64_t)(uintptr_t)host;
 }
 
-/* --- one dimension
- * --------------------------------------------------------------------------------- */
+/* --- one dimension --------------------------------------------------------------------------- */
 
 static CUresult copy_line(const char *name, CopyWork c, Side to, Side from)
 {
@@ -204,8 +203,7 @@ API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
     return call_leave(r);
 }
 
-/* --- two and three dimensions
- * ---------------------------------------------------------------------- */
+/* --- two and three dimensions ---------------------------------------------------------------- */
 
 static bool place_of_type(Place *p, Side *side, CUmemorytype type, const void *host,
                           CUdeviceptr device)
@@ -318,8 +316,7 @@ CUresult copy_work(const CUDA_MEMCPY3D *p, Context *context, Work *out)
     return r ? r : make(c, to, from, context, out);
 }
 
-/* --- fills
- * ----------------------------------------------------------------------------------------- */
+/* --- fills ----------------------------------------------------------------------------------- */
 
 CUresult set_work(SetWork set, Context *c, Work *out)
 {

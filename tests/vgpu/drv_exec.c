@@ -32,8 +32,7 @@ struct GraphExec {
     Clock last_clock;
 };
 
-/* --- making
- * ---------------------------------------------------------------------------------------- */
+/* --- making ---------------------------------------------------------------------------------- */
 
 static int exec_add(GraphExec *e, const GraphNode *n, const Work *w, const int *deps, int ndeps)
 {
@@ -164,8 +163,7 @@ API cuGraphExecDestroy(CUgraphExec handle)
     return call_leave(r);
 }
 
-/* --- launching
- * ------------------------------------------------------------------------------------- */
+/* --- launching ------------------------------------------------------------------------------- */
 
 static uint64_t push_marker(Stream *s, const char *name, const Dep *deps, int n)
 {
@@ -268,8 +266,7 @@ API cuGraphUpload(CUgraphExec handle, CUstream stream)
     return call_leave(r);
 }
 
-/* --- changing
- * -------------------------------------------------------------------------------------- */
+/* --- changing -------------------------------------------------------------------------------- */
 
 Work *exec_work(GraphExec *e, const GraphNode *n)
 {

@@ -88,8 +88,7 @@ static Graph *graph_clone(const Graph *g)
     return c;
 }
 
-/* --- calls about graphs
- * ---------------------------------------------------------------------------- */
+/* --- calls about graphs ---------------------------------------------------------------------- */
 
 /** The graph of a call; NULL with *r set. */
 static Graph *enter_graph(const char *name, CUgraph handle, CUresult *r)
@@ -200,8 +199,7 @@ API cuGraphGetEdges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, CUgraphE
     return call_leave(r);
 }
 
-/* --- edges
- * ----------------------------------------------------------------------------------------- */
+/* --- edges ----------------------------------------------------------------------------------- */
 
 static void add_edge(GraphNode *from, GraphNode *to)
 {
@@ -252,8 +250,7 @@ API cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from, const CUg
     return change_edges(__func__, handle, from, to, n, false);
 }
 
-/* --- nodes
- * ----------------------------------------------------------------------------------------- */
+/* --- nodes ----------------------------------------------------------------------------------- */
 
 /** Enters a call that adds a node after `deps`; NULL with *r set. */
 static Graph *enter_add(const char *name, CUgraph handle, const CUgraphNode *out,
@@ -502,8 +499,7 @@ API cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS
     return call_leave(r);
 }
 
-/* --- executable graphs: new values for a node; what they are made of is in drv_exec.c
- * --------------- */
+/* --- executable graphs: new values for a node; what they are made of is in drv_exec.c -------- */
 
 /** The work of the node that `handle` became; NULL with *r set. */
 static Work *enter_exec_node(const char *name, CUgraphExec exec, CUgraphNode handle, CUresult *r)

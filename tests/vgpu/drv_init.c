@@ -5,8 +5,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* --- errors
- * ---------------------------------------------------------------------------------------- */
+/* --- errors ---------------------------------------------------------------------------------- */
 
 static const struct {
     int result;
@@ -67,8 +66,7 @@ API cuGetErrorString(CUresult error, const char **out)
     return give_text(error, out, true);
 }
 
-/* --- the driver
- * ------------------------------------------------------------------------------------ */
+/* --- the driver ------------------------------------------------------------------------------ */
 
 API cuInit(unsigned int flags)
 {
@@ -183,8 +181,7 @@ API cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t 
     return call_leave(*out || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
-/* --- devices
- * --------------------------------------------------------------------------------------- */
+/* --- devices --------------------------------------------------------------------------------- */
 
 bool device_is(CUdevice device)
 {

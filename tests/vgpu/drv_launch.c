@@ -89,8 +89,7 @@ static CUresult read_attributes(const CUlaunchConfig *c, bool *cooperative)
     return CUDA_SUCCESS;
 }
 
-/* --- arguments
- * ------------------------------------------------------------------------------------- */
+/* --- arguments ------------------------------------------------------------------------------- */
 
 /** Copies `bytes` from where the program says an argument lies; false: nothing can be read there.
  */
@@ -181,8 +180,7 @@ static CUresult read_arguments(const Function *f, void **params, void **extra, u
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- launches
- * -------------------------------------------------------------------------------------- */
+/* --- launches -------------------------------------------------------------------------------- */
 
 CUresult launch_work(const CUlaunchConfig *config, CUfunction function, void **params, void **extra,
                      Work *out)
@@ -267,8 +265,7 @@ API cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, un
     return launch(__func__, &c, f, params, NULL);
 }
 
-/* --- occupancy
- * ------------------------------------------------------------------------------------- */
+/* --- occupancy ------------------------------------------------------------------------------- */
 
 /** Blocks of a processor, 0 when a launch of that size is refused. */
 static int blocks_of(const Function *f, int threads, size_t shared)

@@ -82,8 +82,7 @@ void leaks_report(Context *context, const char *when)
     library_leaks();
 }
 
-/* --- the end of a context
- * -------------------------------------------------------------------------- */
+/* --- the end of a context -------------------------------------------------------------------- */
 
 static void end_module(Handle *h, void *context)
 {

@@ -83,8 +83,7 @@ bool is_pinned(const void *host)
     return a && !a->freed && !a->device;
 }
 
-/* --- device memory
- * --------------------------------------------------------------------------------- */
+/* --- device memory --------------------------------------------------------------------------- */
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes, Piece **piece)
 {
@@ -222,8 +221,7 @@ API cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
     return call_leave(r);
 }
 
-/* --- host memory
- * ----------------------------------------------------------------------------------- */
+/* --- host memory ----------------------------------------------------------------------------- */
 
 static CUresult allocate_host(void **out, size_t bytes, unsigned flags)
 {
@@ -323,8 +321,7 @@ API cuMemHostGetFlags(unsigned int *flags, void *host)
     return call_leave(r);
 }
 
-/* --- in the order of a stream
- * ---------------------------------------------------------------------- */
+/* --- in the order of a stream ---------------------------------------------------------------- */
 
 static CUresult allocate_async(CUdeviceptr *out, size_t bytes, Stream *s, Pool *pool)
 {

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- images
- * ---------------------------------------------------------------------------------------- */
+/* --- images ---------------------------------------------------------------------------------- */
 
 /** What the image is: PTX is text that begins with .version, or comments before it. */
 static CUresult check_image(const char *image, const char **why)
@@ -220,8 +219,7 @@ API cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     return call_leave(r);
 }
 
-/* --- what is in them
- * ------------------------------------------------------------------------------- */
+/* --- what is in them ------------------------------------------------------------------------- */
 
 /** The module of a call; NULL with *r set. */
 static Module *enter_module(const char *name, CUmodule handle, CUresult *r)
@@ -286,8 +284,7 @@ API cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule handle, cons
     return call_leave(r);
 }
 
-/* --- functions
- * ------------------------------------------------------------------------------------- */
+/* --- functions ------------------------------------------------------------------------------- */
 
 ModuleHandle *function_module(const Function *f)
 {

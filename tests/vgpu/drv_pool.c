@@ -170,8 +170,7 @@ API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t cou
     return call_leave(r);
 }
 
-/* --- pointers
- * -------------------------------------------------------------------------------------- */
+/* --- pointers -------------------------------------------------------------------------------- */
 
 static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint64_t address)
 {

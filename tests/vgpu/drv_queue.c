@@ -33,8 +33,7 @@ void host_joins(const Clock *c)
     pinned_check(&queue.host);
 }
 
-/* --- streams
- * --------------------------------------------------------------------------------------- */
+/* --- streams --------------------------------------------------------------------------------- */
 
 /** A stream that was deleted and has nothing left to do serves again; its Stream is pointed to by
  * events, so that it is never freed. */
@@ -116,8 +115,7 @@ Stream *stream_get(CUstream handle)
     return handle_get(handle, HANDLE_STREAM);
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------------- */
 
 bool queue_ended(const Stream *s, uint64_t number)
 {
@@ -231,8 +229,7 @@ CUresult queue_sync_context(Context *c)
     return c ? c->error : CUDA_SUCCESS;
 }
 
-/* --- queueing
- * -------------------------------------------------------------------------------------- */
+/* --- queueing -------------------------------------------------------------------------------- */
 
 static void add_dep(Op *o, Stream *s, uint64_t number)
 {
@@ -285,6 +282,15 @@ uint64_t queue_add(Stream *s, Work *w, const Dep *deps, int ndeps)
     return ++s->queued;
 }
 
+bool queue_touches(uint64_t at, uint64_t end, const Alloc *a)
+{
+    for (const Stream *s = queue.streams; s; s = s->next)
+        for (const Op *o = s->head; o; o = o->next)
+            if (work_touches(&o->work, at, end, a))
+                return true;
+    return false;
+}
+
 CUresult queue_push(Stream *s, Work *w)
 {
     CUresult r = s->h.context->error;
@@ -296,6 +302,8 @@ CUresult queue_push(Stream *s, Work *w)
     }
     if (s->capture)
         return capture_add(s, w);
+    if (w->kind == WORK_COPY && !w->copy.to.host)
+        pinned_spoil(&w->copy);
     queue_add(s, w, NULL, 0);
     queue_progress(s);
     return CUDA_SUCCESS;

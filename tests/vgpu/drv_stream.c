@@ -31,8 +31,7 @@ static Stream *enter_stream(const char *name, CUstream handle, CUresult *r)
     return *r ? NULL : s;
 }
 
-/* --- streams
- * --------------------------------------------------------------------------------------- */
+/* --- streams --------------------------------------------------------------------------------- */
 
 static CUresult create(CUstream *out, unsigned flags, int priority)
 {
@@ -167,8 +166,7 @@ API cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes, u
     return call_leave(r);
 }
 
-/* --- events
- * ---------------------------------------------------------------------------------------- */
+/* --- events ---------------------------------------------------------------------------------- */
 
 API cuEventCreate(CUevent *out, unsigned int flags)
 {
@@ -337,8 +335,7 @@ API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
     return call_leave(r);
 }
 
-/* --- host functions
- * -------------------------------------------------------------------------------- */
+/* --- host functions -------------------------------------------------------------------------- */
 
 API cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
 {

@@ -4,8 +4,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares all of them and renames none */
 #include "tests/vgpu/drv.h"
 
-/* --- older versions
- * -------------------------------------------------------------------------------- */
+/* --- older versions -------------------------------------------------------------------------- */
 
 API cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
 {
@@ -164,8 +163,7 @@ API cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
     return cuGraphExecKernelNodeSetParams_v2(exec, node, &p);
 }
 
-/* --- stream 0 of the thread
- * ------------------------------------------------------------------------ */
+/* --- stream 0 of the thread ------------------------------------------------------------------ */
 
 static CUstream own(CUstream stream)
 {

@@ -21,8 +21,7 @@ static void run_kernel(Work *w, uint32_t op)
         fail(w, (CUresult)error);
 }
 
-/* --- copies
- * ---------------------------------------------------------------------------------------- */
+/* --- copies ---------------------------------------------------------------------------------- */
 
 static bool is_packed(const CopyWork *c, const Place *p)
 {
@@ -106,8 +105,7 @@ static void run_set(Work *w, uint32_t op)
     }
 }
 
-/* --- pinned sources
- * -------------------------------------------------------------------------------- */
+/* --- pinned sources -------------------------------------------------------------------------- */
 
 /* A copy from pinned memory reads it late. Until the host has waited for the copy it must not write
  * there; what operations write there is judged by their order. */
@@ -183,8 +181,75 @@ void pinned_check(const Clock *host)
     }
 }
 
-/* --- the rest
- * -------------------------------------------------------------------------------------- */
+/* --- pinned destinations --------------------------------------------------------------------- */
+
+/** Behind the last byte of a side of a copy. */
+static uint64_t end_of(const CopyWork *c, const Place *p)
+{
+    return p->at + (c->depth - 1) * p->slice + (c->height - 1) * p->pitch + c->width;
+}
+
+static bool overlaps(uint64_t a, uint64_t a_end, uint64_t b, uint64_t b_end)
+{
+    return a < b_end && b < a_end;
+}
+
+/** Whether these arguments hold an address of the allocation. */
+static bool holds_address(const void *args, size_t bytes, const Alloc *a)
+{
+    for (size_t k = 0; k + 8 <= bytes; k += 4) {
+        uint64_t value;
+        memcpy(&value, (const uint8_t *)args + k, sizeof value);
+        if (value >= a->base && value < a->end)
+            return true;
+    }
+    return false;
+}
+
+bool work_touches(const Work *w, uint64_t at, uint64_t end, const Alloc *a)
+{
+    switch (w->kind) {
+    case WORK_KERNEL:
+        return holds_address(w->kernel.params, w->kernel.grid.function->param_bytes, a);
+    case WORK_LIBRARY:
+        return holds_address(w->library.args, w->library.bytes, a);
+    case WORK_COPY:
+        return overlaps(at, end, w->copy.to.at, end_of(&w->copy, &w->copy.to)) ||
+               overlaps(at, end, w->copy.from.at, end_of(&w->copy, &w->copy.from));
+    case WORK_SET:
+        return w->set.at >= a->base && w->set.at < a->end;
+    case WORK_HOST:
+    case WORK_CALLBACK:
+        return true; /* who knows */
+    case WORK_NONE:
+    case WORK_RECORD:
+    case WORK_WAIT:
+    case WORK_ALLOC:
+    case WORK_FREE:
+        break;
+    }
+    return false;
+}
+
+/* What a copy to pinned memory will bring is not there before the host has waited. A host that
+ * looks earlier shall not find what the copy before brought, which may look right. */
+void pinned_spoil(const CopyWork *c)
+{
+    const Alloc *a = memory_find(c->to.at);
+    uint64_t end = end_of(c, &c->to);
+    if (!a || a->freed || a->device || a->managed || options()->eager || !options()->order ||
+        overlaps(c->to.at, end, c->from.at, end_of(c, &c->from)) || queue_touches(c->to.at, end, a))
+        return;
+    for (const Watch *x = watches; x; x = x->next)
+        if (overlaps(c->to.at, end, x->copy.from.at, end_of(&x->copy, &x->copy.from)))
+            return;
+    for (uint64_t z = 0; z < c->depth; z++)
+        for (uint64_t y = 0; y < c->height; y++)
+            memset(a->data + (c->to.at - a->base) + z * c->to.slice + y * c->to.pitch, 0xff,
+                   c->width);
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
 
 static void run_host(Work *w)
 {

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- clocks
- * ---------------------------------------------------------------------------------------- */
+/* --- clocks ---------------------------------------------------------------------------------- */
 
 static void *must(void *p)
 {
@@ -62,8 +61,7 @@ void clock_free(Clock *c)
     *c = (Clock){0};
 }
 
-/* --- components
- * ------------------------------------------------------------------------------------ */
+/* --- components ------------------------------------------------------------------------------ */
 
 static struct {
     pthread_mutex_t lock;
@@ -102,8 +100,7 @@ void order_component_free(uint32_t component, uint32_t number)
     pthread_mutex_unlock(&components.lock);
 }
 
-/* --- operations
- * ------------------------------------------------------------------------------------ */
+/* --- operations ------------------------------------------------------------------------------ */
 
 typedef struct {
     const char *name;
@@ -189,8 +186,7 @@ static bool comes_before(uint32_t op)
     return true;
 }
 
-/* --- sets of readers
- * ------------------------------------------------------------------------------- */
+/* --- sets of readers ------------------------------------------------------------------------- */
 
 typedef struct {
     uint32_t n, op[];
@@ -259,8 +255,7 @@ static uint32_t readers_with(uint32_t old, uint32_t op)
     return last_result;
 }
 
-/* --- findings
- * -------------------------------------------------------------------------------------- */
+/* --- findings -------------------------------------------------------------------------------- */
 
 typedef enum { READ, WRITE, ATOMIC, FREE } Access;
 
@@ -327,8 +322,7 @@ static void report(const Touch *t, uint32_t other, Access before)
         finding(FINDING_ORDER, "%s", text);
 }
 
-/* --- words
- * ----------------------------------------------------------------------------------------- */
+/* --- words ----------------------------------------------------------------------------------- */
 
 static OrderMap *map_of(Alloc *a)
 {

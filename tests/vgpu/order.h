@@ -48,8 +48,7 @@ void order_freed(Alloc *a, uint32_t op);
 /** The operation that wrote the word at `offset` last, 0: none known. */
 uint32_t order_writer(const Alloc *a, uint64_t offset);
 
-/* --- the words, for fast paths: read only outside of order.c
- * ---------------------------------------- */
+/* --- the words, for fast paths: read only outside of order.c --------------------------------- */
 
 enum { ORDER_SHIFT = 5, ORDER_BYTES = 15, ORDER_FLAG = 16 };
 

@@ -189,8 +189,7 @@ void finding_kernel(FindingKind kind, Warp *w, const Inst *i, int lane, uint64_t
     keep(kind, text, w->block->grid->function, i);
 }
 
-/* --- counters
- * -------------------------------------------------------------------------------------- */
+/* --- counters -------------------------------------------------------------------------------- */
 
 static KernelCounters *counters_of(const char *name)
 {

@@ -12,8 +12,7 @@ static const Case *const suites[] = {driver_cases, graph_cases, order_cases, mis
 
 enum { SUITES = sizeof suites / sizeof *suites, SEEDS = 20, FOUND = 86, PROGRAMS = 90 };
 
-/* --- what cases use
- * -------------------------------------------------------------------------------- */
+/* --- what cases use -------------------------------------------------------------------------- */
 
 void gives(CUresult got, CUresult want, const char *call, const char *file, int line)
 {
@@ -106,8 +105,7 @@ bool words_are(CUdeviceptr p, unsigned n, unsigned v)
     return same;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------------- */
 
 static void set_env(const char *list)
 {

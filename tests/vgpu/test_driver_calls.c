@@ -400,8 +400,7 @@ static void two_devices(void)
     OK(cuDevicePrimaryCtxRelease(1));
 }
 
-/* --- host memory in kernels, host threads
- * ---------------------------------------------------------- */
+/* --- host memory in kernels, host threads ---------------------------------------------------- */
 
 static void host_memory_in_kernels(void)
 {
@@ -518,8 +517,7 @@ static void per_thread_default(void)
     end();
 }
 
-/* --- what libraries use
- * ---------------------------------------------------------------------------- */
+/* --- what libraries use ---------------------------------------------------------------------- */
 
 typedef struct {
     CUdeviceptr p;

@@ -10,8 +10,7 @@ static void end_with(CUdeviceptr p)
     end();
 }
 
-/* --- memory
- * ---------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 static void freed_twice(void)
 {
@@ -103,8 +102,7 @@ static void other_device(void)
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
-/* --- leaks
- * ----------------------------------------------------------------------------------------- */
+/* --- leaks ----------------------------------------------------------------------------------- */
 
 static void leaked_memory(void)
 {
@@ -174,8 +172,7 @@ static void leak_and_counters(void)
     end();
 }
 
-/* --- handles
- * --------------------------------------------------------------------------------------- */
+/* --- handles --------------------------------------------------------------------------------- */
 
 static void destroyed_stream(void)
 {
@@ -242,8 +239,7 @@ static void destroyed_context(void)
     GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&p, 4));
 }
 
-/* --- launches
- * -------------------------------------------------------------------------------------- */
+/* --- launches -------------------------------------------------------------------------------- */
 
 /** Launches `set` on 4 words with this shape; ends the program. */
 static void shape(unsigned grid, unsigned threads, unsigned shared, CUresult want)
@@ -329,8 +325,7 @@ static void too_cooperative(void)
     end_with(p);
 }
 
-/* --- the rest
- * -------------------------------------------------------------------------------------- */
+/* --- the rest -------------------------------------------------------------------------------- */
 
 static void CUDA_CB calls_the_driver(void *result)
 {

@@ -215,8 +215,7 @@ static void copy_to_another_stream(void)
     finish(&t);
 }
 
-/* --- host memory
- * ----------------------------------------------------------------------------------- */
+/* --- host memory ----------------------------------------------------------------------------- */
 
 static void pageable_is_staged(void)
 {
@@ -263,8 +262,25 @@ static void pinned_too_early(void)
     finish(&t);
 }
 
-/* --- memory in the order of streams
- * ---------------------------------------------------------------- */
+/* A host that does not wait for a copy finds nothing that looks right. */
+static void pinned_read_too_early(void)
+{
+    Two t = two_streams();
+    unsigned *host;
+    OK(cuMemAllocHost((void **)&host, N * 4));
+    OK(cuMemcpyDtoHAsync(host, t.p, N * 4, t.a));
+    OK(cuStreamSynchronize(t.a));
+    HOLDS(host[0] == 1);
+    launch_set(&t.k, t.p, N, 1, t.a);
+    OK(cuMemcpyDtoHAsync(host, t.p, N * 4, t.a));
+    HOLDS(host[0] == 0xffffffff && host[N - 1] == 0xffffffff);
+    OK(cuStreamSynchronize(t.a));
+    HOLDS(host[0] == 1 && host[N - 1] == 1);
+    OK(cuMemFreeHost(host));
+    finish(&t);
+}
+
+/* --- memory in the order of streams ---------------------------------------------------------- */
 
 static void alloc_and_free(void)
 {
@@ -303,8 +319,7 @@ static void freed_too_early(void)
     cuCtxSynchronize(); /* an access to freed memory breaks the context when it comes last */
 }
 
-/* --- host functions
- * -------------------------------------------------------------------------------- */
+/* --- host functions -------------------------------------------------------------------------- */
 
 typedef struct {
     int next, good;
@@ -362,6 +377,7 @@ const Case order_cases[] = {
     {"pageable is staged", pageable_is_staged, NULL, NULL, true},
     {"pinned", pinned, NULL, NULL, true},
     {"pinned too early", pinned_too_early, "the host wrote byte 2000 of pinned memory", NULL, true},
+    {"pinned read too early", pinned_read_too_early, NULL, "VGPU_ORDER=lazy", false},
     {"alloc and free", alloc_and_free, NULL, NULL, true},
     {"used before alloc", used_before_alloc, "after the allocation by cuMemAllocAsync", NULL, true},
     {"freed too early", freed_too_early, "error[", NULL, true},

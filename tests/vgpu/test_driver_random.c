@@ -30,8 +30,7 @@ static uint64_t rolled(uint64_t *state, uint64_t below)
     return (*state >> 33) % below;
 }
 
-/* --- the model
- * ------------------------------------------------------------------------------------- */
+/* --- the model ------------------------------------------------------------------------------- */
 
 /** What comes before the next operation of a stream. */
 static uint64_t before(const Model *m, int s)
@@ -78,8 +77,7 @@ static void apply(Model *m, const Step *t)
     }
 }
 
-/* --- programs
- * -------------------------------------------------------------------------------------- */
+/* --- programs -------------------------------------------------------------------------------- */
 
 typedef struct {
     Step at[STEPS * 8];
