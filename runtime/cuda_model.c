@@ -211,8 +211,10 @@ tn_status tn__gpu_mistakes_on(tn__device *d, uint64_t stream)
     d->ops->enter(d);
     pthread_mutex_lock(&g->lock);
     for (tn__gpu_model *x = g->models; x && !s; x = x->next)
-        if (!stream || x->m->stream == stream)
+        if ((!stream || x->m->stream == stream) && !pthread_mutex_trylock(&x->m->busy)) {
             s = tn__gpu_mistakes(x->m, true);
+            pthread_mutex_unlock(&x->m->busy);
+        } /* one that another thread calls now says it itself */
     pthread_mutex_unlock(&g->lock);
     d->ops->leave(d);
     return s;

@@ -250,9 +250,11 @@ tn_status tn__run(tn_model *m, tn_stream *stream, int program, const DLTensor *c
     tn_stream *on = tn__stream_on(m->dev, stream);
     tn_status s = TN_DEVICE;
     if (on) {
+        pthread_mutex_lock(&m->busy);
         m->dev->ops->enter(m->dev);
         s = run_on(m, on, program, args, tape_out, tape_in);
         m->dev->ops->leave(m->dev);
+        pthread_mutex_unlock(&m->busy);
     }
     if (p->kind == TN_BACKWARD)
         tn_tape_release(tape_in);

@@ -22,10 +22,11 @@ static tn_status check_desc(const tn_model_desc *d)
 /* --- state ---------------------------------------------------------------------------------------
  * In the order of the default stream, after the last call on any stream. */
 
-static tn_status slot_begin(const tn_model *m)
+static tn_status slot_begin(tn_model *m)
 {
+    pthread_mutex_lock(&m->busy);
     m->dev->ops->enter(m->dev);
-    return m->dev->ops->begin((tn_model *)(uintptr_t)m, m->dev->stream);
+    return m->dev->ops->begin(m, m->dev->stream);
 }
 
 static tn_status slot_end(tn_model *m, tn_status s)
@@ -33,18 +34,19 @@ static tn_status slot_end(tn_model *m, tn_status s)
     const tn_status end = m->dev->ops->end(m, m->dev->stream);
     m->stream = m->dev->stream->id;
     m->dev->ops->leave(m->dev);
+    pthread_mutex_unlock(&m->busy);
     return s ? s : end;
 }
 
-tn_status tn__state_read(const tn_model *m, const void *at, void *to, size_t bytes)
+tn_status tn__state_read(const tn_model *of, const void *at, void *to, size_t bytes)
 {
+    tn_model *m = (tn_model *)(uintptr_t)of; /* its order of work changes, not what it is */
     tn_status s = slot_begin(m);
     if (!s)
         s = m->dev->ops->download(m->dev->stream, to, at, bytes);
     if (!s)
         s = m->dev->ops->sync(m->dev->stream);
-    m->dev->ops->leave(m->dev);
-    return s;
+    return slot_end(m, s);
 }
 
 tn_status tn__state_write(tn_model *m, void *at, const void *from, size_t bytes)
@@ -188,6 +190,16 @@ static tn_model_options options_of(const tn_model_options *opt)
     return o;
 }
 
+/* `print` of the caller's may ask for numbers in the middle of a call. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t a;
+    pthread_mutexattr_init(&a);
+    pthread_mutexattr_settype(&a, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(lock, &a);
+    pthread_mutexattr_destroy(&a);
+}
+
 tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_options *opt,
                           tn_model **out)
 {
@@ -207,6 +219,7 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
         free(m);
         return s;
     }
+    init_lock(&m->busy);
     s = open_model(m);
     if (!s)
         s = make_slots(m);
@@ -236,6 +249,7 @@ void tn_model_destroy(tn_model *m)
     free(m->slots);
     d->ops->free(d, m->arena, 0);
     d->ops->leave(d);
+    pthread_mutex_destroy(&m->busy);
     free(m);
 }
 

@@ -68,11 +68,12 @@ struct tn_tape {
 struct tn_model {
     tn_context *ctx;
     tn__device *dev;
+    pthread_mutex_t busy; /* while a call is made: a synchronisation in another thread keeps off */
     const tn_model_desc *d;
-    void **slots;     /* memory per slot, on the device */
-    void *impl;       /* what the backend has of it */
-    uint64_t stream;  /* id of the one that used it last; 0: none */
-    uint64_t version; /* counts changes of the state */
+    void **slots;                /* memory per slot, on the device */
+    void *impl;                  /* what the backend has of it */
+    atomic_uint_fast64_t stream; /* id of the one that used it last; 0: none */
+    uint64_t version;            /* counts changes of the state */
     tn__plan **plans;
     int nplans;
     uint64_t clock;
@@ -95,7 +96,7 @@ int tn__lone_symbol(const tn_program *p, int dim);
 /* model.c */
 size_t tn__slot_bytes(const tn_slot *s);
 /** Copies bytes of the state from or to the host, in the default stream; reading waits. */
-tn_status tn__state_read(const tn_model *m, const void *at, void *to, size_t bytes);
+tn_status tn__state_read(const tn_model *of, const void *at, void *to, size_t bytes);
 tn_status tn__state_write(tn_model *m, void *at, const void *from, size_t bytes);
 
 /* tensor.c */
