@@ -487,6 +487,18 @@ static Value written_member(Elab *e, const AstExpr *x, const Value *base, Value 
     return written_name(e, v, sym_new(e, name), written_scope(e));
 }
 
+/* And so is `sizes[0]` or `sizes[i]`. */
+static Value written_element(Elab *e, const AstExpr *x, Value v)
+{
+    const AstExpr *item = x->items.n == 1 ? x->items.at[0] : NULL;
+    if ((v.kind != V_int && v.kind != V_size) || x->a->kind != EX_name || !item ||
+        (item->kind != EX_int && item->kind != EX_name))
+        return v;
+    StrBuf name = {.a = e->a};
+    ast_write_expr(&name, e->names, x);
+    return written_name(e, v, sym_new(e, sb_text(&name)), written_scope(e));
+}
+
 static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
 {
     Value v = v_poison();
@@ -541,6 +553,8 @@ static Value eval_kind(Elab *e, const Env *env, const AstExpr *x)
     case EX_index: {
         Value base = eval(e, env, x->a);
         v = eval_index(e, env, x, &base);
+        if (base.kind == V_list)
+            v = written_element(e, x, v);
         break;
     }
     case EX_field: {

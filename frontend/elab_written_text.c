@@ -112,13 +112,19 @@ static void write_part(Elab *e, StrBuf *b, const Written *how, Level level)
 static void write_name(Elab *e, StrBuf *b, const Written *w)
 {
     const char *name = sym(e, w->name);
+    WrittenTable *t = &e->written;
+    for (uint32_t i = 0; w->is_int && i < t->said.n; i++) {
+        if (strcmp(t->said.at[i].name, name) != 0)
+            continue;
+        if (t->said.at[i].value == w->i)
+            sb_puts(b, name);
+        else /* a variable that has had several values */
+            sb_printf(b, "%" PRId64, w->i);
+        return;
+    }
     sb_puts(b, name);
     if (!w->is_int)
         return;
-    WrittenTable *t = &e->written;
-    for (uint32_t i = 0; i < t->said.n; i++)
-        if (strcmp(t->said.at[i].name, name) == 0)
-            return;
     vec_push(e->a, &t->said, ((Said){name, w->i}));
 }
 
