@@ -5,8 +5,8 @@
 #include "tests/vgpu/race.h"
 #include "tests/vgpu/run.h"
 
+#include <immintrin.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -426,6 +426,21 @@ static void run_together(Crew *c, Run *r)
         block_free(c->blocks[--c->nblocks]);
 }
 
+static void add_counters(Grid *g, const Counters *c)
+{
+    counters_add(g->function, c);
+    g->warp_insts += c->warp_insts;
+    g->lane_insts += c->lane_insts;
+    uint64_t sum[sizeof *c / sizeof(uint64_t)], more[sizeof sum / sizeof *sum];
+    if (!g->counters)
+        return;
+    memcpy(sum, g->counters, sizeof sum);
+    memcpy(more, c, sizeof more);
+    for (size_t k = 0; k < sizeof sum / sizeof *sum; k++)
+        sum[k] += more[k];
+    memcpy(g->counters, sum, sizeof sum);
+}
+
 static void *helper(void *with)
 {
     Crew *c = with;
@@ -440,9 +455,7 @@ static void *helper(void *with)
         pthread_mutex_unlock(&pool.lock);
         run_blocks(c, r);
         pthread_mutex_lock(&pool.lock);
-        counters_add(r->grid->function, &c->worker.counters);
-        r->grid->warp_insts += c->worker.counters.warp_insts;
-        r->grid->lane_insts += c->worker.counters.lane_insts;
+        add_counters(r->grid, &c->worker.counters);
         if (--pool.active == 0)
             pthread_cond_signal(&pool.idle);
     }
@@ -533,6 +546,8 @@ bool grid_run(Grid *g, int *error)
     g->stop = false;
     choose_order(&r);
     blocks_launch(&r);
+    uint32_t mode = _mm_getcsr(); /* the program's */
+    _mm_setcsr(MXCSR_NEAREST);
     Crew *first = &pool.crew[0];
     if (g->cooperative)
         run_together(first, &r);
@@ -540,13 +555,12 @@ bool grid_run(Grid *g, int *error)
         run_with_helpers(&r);
     else
         run_blocks(first, &r);
+    _mm_setcsr(mode);
     blocks_end(&r);
     first->worker.counters.launches = 1;
     first->worker.counters.ns = nanoseconds(CLOCK_MONOTONIC) - begin;
     first->worker.counters.cpu_ns = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    counters_add(g->function, &first->worker.counters);
-    g->warp_insts += first->worker.counters.warp_insts;
-    g->lane_insts += first->worker.counters.lane_insts;
+    add_counters(g, &first->worker.counters);
     pthread_mutex_unlock(&pool.turn);
     *error = r.error;
     return r.error == 0;

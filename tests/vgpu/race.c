@@ -122,27 +122,41 @@ static void start_over(Block *b)
     t->begin = TIME_BIT;
     b->epoch = 2;
     forget_all(b, 1);
+    for (int k = 0; k < MAX_BARRIERS * MAX_WARPS; k++) {
+        uint32_t *time = &block_state(b)->barrier[k / MAX_WARPS].time[k % MAX_WARPS];
+        *time = *time ? 1 : 0;
+    }
 }
 
-void shared_barrier(Block *b, uint32_t warps)
+void shared_arrive(Warp *w, Barrier *bar)
 {
-    uint32_t seen[MAX_WARPS] = {0}, all = 0;
+    bar->time[w->id] = w->block->epoch;
+    block_state(w->block)->tags.partial = true;
+    if (++w->block->epoch >= TAG_TIMES)
+        start_over(w->block);
+}
+
+void shared_barrier(Block *b, const Barrier *bar)
+{
+    uint32_t seen[MAX_WARPS] = {0}, live = 0;
+    bool all_wait = true;
     for (int k = 0; k < b->nwarps; k++) {
-        all |= 1u << k;
-        for (int v = 0; (warps >> k & 1) && v < b->nwarps; v++) {
-            uint32_t time = v == k ? b->epoch : b->warps[k].state->seen[v];
+        live |= (uint32_t)(b->warps[k].state->phase != WARP_DONE) << k;
+        if (!(bar->arrived >> k & 1))
+            continue;
+        all_wait &= !bar->time[k];
+        for (int v = 0; v < b->nwarps; v++) {
+            uint32_t mine = bar->time[k] ? bar->time[k] : b->epoch;
+            uint32_t time = v == k ? mine : b->warps[k].state->seen[v];
             seen[v] = time > seen[v] ? time : seen[v];
         }
     }
-    uint32_t live = 0;
-    for (int k = 0; k < b->nwarps; k++)
-        live |= (uint32_t)(b->warps[k].state->phase != WARP_DONE) << k;
     /* Those that have ended came to every barrier, in a way: what they did is ordered. */
-    bool complete = !(live & ~warps);
+    bool complete = all_wait && !(live & ~bar->arrived);
     block_state(b)->tags.partial |= !complete;
     for (int k = 0; k < b->nwarps; k++) {
         WarpState *s = b->warps[k].state;
-        if (!(warps >> k & 1))
+        if (!(bar->arrived >> k & 1) || bar->time[k])
             continue;
         for (int v = 0; v < b->nwarps; v++)
             s->seen[v] = complete ? b->epoch : seen[v];
@@ -158,8 +172,9 @@ void shared_moment(Warp *w)
         return;
     /* Moments start over: what this warp did since the last barrier stays known to the others only.
      */
+    w->state->moment = 1;
     struct SharedTags *t = &block_state(w->block)->tags;
-    uint32_t now = tag_now(w, 0) & ~(uint32_t)((TAG_MOMENTS - 1) << TAG_MOMENT_SHIFT);
+    uint32_t now = tag_now(w, 0);
     uint32_t who = (uint32_t)WARP_BITS | TAG_MANY_WARPS | (UINT32_MAX << TAG_TIME_SHIFT);
     uint32_t moments = (uint32_t)(TAG_MOMENTS - 1) << TAG_MOMENT_SHIFT;
     for (size_t k = 0; k < t->room; k++) {
@@ -168,7 +183,6 @@ void shared_moment(Warp *w)
         if (((t->read[k] ^ now) & who) == 0)
             t->read[k] &= ~moments;
     }
-    w->state->moment = 1;
 }
 
 /* --- one lane ----------------------------------------------------------------------------------

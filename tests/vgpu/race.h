@@ -16,8 +16,10 @@ bool shared_prepare(Block *b);
 void shared_free(Block *b);
 /** The block begins: nothing in shared memory is written. */
 void shared_begin(Block *b);
-/** These warps (bits) have met at a barrier. */
-void shared_barrier(Block *b, uint32_t warps);
+/** Warps have met at a barrier: it is complete. */
+void shared_barrier(Block *b, const Barrier *bar);
+/** A warp arrives there without waiting: what it does from now on is not ordered. */
+void shared_arrive(Warp *w, Barrier *bar);
 /** bar.warp.sync of a warp. */
 void shared_moment(Warp *w);
 

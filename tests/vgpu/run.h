@@ -103,6 +103,7 @@ typedef struct WarpState {
 
 typedef struct {
     uint32_t arrived;         /* warps; bits */
+    uint32_t time[MAX_WARPS]; /* when a warp arrived that does not wait; 0: it waits */
     uint32_t expected;        /* threads; 0: all */
     uint32_t count, any, all; /* bar.red */
 } Barrier;

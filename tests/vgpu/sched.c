@@ -199,8 +199,10 @@ static bool barrier_arrive(Warp *w, const Inst *i, uint32_t lanes)
     w->block->counters->barriers++;
     w->state->barrier = id;
     w->state->wants = i->sub[1];
-    if (i->sub[0] == BARRIER_ARRIVE)
+    if (i->sub[0] == BARRIER_ARRIVE) {
+        shared_arrive(w, bar);
         return true;
+    }
     w->state->phase = WARP_AT_BARRIER;
     return false;
 }
@@ -382,7 +384,7 @@ static bool release(Block *b, uint32_t id, uint32_t live)
                     : s->wants == BARRIER_AND ? bar->all
                                               : bar->any;
     }
-    shared_barrier(b, bar->arrived);
+    shared_barrier(b, bar);
     *bar = (Barrier){0};
     return true;
 }

@@ -247,6 +247,7 @@ struct Grid {
     const char *trace_name; /* printed in findings beside the function, or NULL */
     volatile bool stop;    /* a fatal finding: all workers end */
     uint64_t warp_insts, lane_insts;
+    struct Counters *counters; /* NULL, or where the counts of this launch go too */
 };
 
 /** Runs all blocks on VGPU_THREADS workers. False after a fatal finding (the context is then
