@@ -91,7 +91,7 @@ static void run(Launch *l, Function *f, Alloc *a)
               .dynamic_shared = l->shared,
               .params = params,
               .cooperative = l->cooperative,
-              .op = ++op,
+              .op = l->op ? l->op : ++op,
               .counters = &l->counters};
     l->error = 0;
     bool good = grid_run(&g, &l->error);

@@ -21,7 +21,8 @@ typedef struct {
     uint32_t after[WORDS];
     uint64_t q;
     bool cooperative;
-    int error; /* CUresult of the launch */
+    uint32_t op; /* number of the launch, which decides the order of blocks; 0: a new one */
+    int error;   /* CUresult of the launch */
     Counters counters;
 } Launch;
 

@@ -290,6 +290,7 @@ static void atomics_of_blocks(void **state)
     uint32_t first = 0;
     for (int k = 0; k < 3; k++) {
         l = one(200, 32);
+        l->op = 77;
         launch(l,
                "cvt.rn.f32.u32 %f1, %r3;\nadd.f32 %f1, %f1, 0f3DCCCCCD;\n"
                "red.global.add.f32 [%rd1], %f1;",
