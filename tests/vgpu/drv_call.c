@@ -16,6 +16,7 @@ static _Thread_local struct {
     char name[80];    /* "cuMemAlloc" */
     char note[200];
     bool in_host_function;
+    CUresult late; /* injected, for when the call has done its work */
 } call;
 
 static bool initialised;
@@ -219,10 +220,20 @@ static CUresult start(void)
     return CUDA_SUCCESS;
 }
 
+/** A call that gives something back does so also when it fails with an error of earlier work. */
+static bool gives_back(const char *name)
+{
+    return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload") ||
+           strstr(name, "Release") || strstr(name, "Unregister");
+}
+
 static CUresult check(Needs needs)
 {
     CUresult r = injected(call.name);
-    if (r) {
+    if (r && gives_back(call.name)) {
+        call.late = r;
+        call_note("injected");
+    } else if (r) {
         Context *c = context_current();
         if (c && result_is_sticky(r))
             context_break(c, r);
@@ -250,12 +261,15 @@ CUresult call_enter(const char *name, Needs needs)
     pthread_mutex_lock(&lock);
     call.full = name;
     call.note[0] = '\0';
+    call.late = CUDA_SUCCESS;
     base_name(name, call.name, sizeof call.name);
     return check(needs);
 }
 
 CUresult call_leave(CUresult r)
 {
+    if (call.late && !r)
+        r = call.late;
     if (options()->trace) {
         const char *text = result_name(r);
         fprintf(stderr, "vgpu: %s(%s) = %s\n", call.full, call.note, text ? text : "?");

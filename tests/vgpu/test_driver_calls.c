@@ -355,7 +355,7 @@ static void injected(void)
     GIVES(CUDA_ERROR_UNKNOWN, cuStreamCreate(&s, 0));
     GIVES(CUDA_ERROR_UNKNOWN, cuStreamCreate(&s, 0));
     OK(cuMemFree(p));
-    OK(cuMemFree(q));
+    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree(q)); /* fails, and has freed: no leak */
     end();
 }
 
@@ -596,7 +596,8 @@ const Case driver_cases[] = {
     {"not ready", not_ready, NULL, "VGPU_ORDER=lazy", false},
     {"pools", pools, NULL, NULL, false},
     {"entry points", entry_points, NULL, NULL, false},
-    {"injected failures", injected, NULL, "VGPU_FAIL=cuMemAlloc:2,cuStreamCreate:1+:999", false},
+    {"injected failures", injected, NULL,
+     "VGPU_FAIL=cuMemAlloc:2,cuStreamCreate:1+:999,cuMemFree:2:700", false},
     {"injected and sticky", injected_and_sticky, NULL, "VGPU_FAIL=cuCtxSynchronize:1:719", false},
     {"two devices", two_devices, NULL, "VGPU_DEVICES=2", true},
     {"host memory in kernels", host_memory_in_kernels, NULL, NULL, true},
