@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-Inst *emit(Decoder *d, Exec *exec, InstKind kind)
+Inst *emit(Decoder *d, Exec *exec, InstKind kind, uint8_t registers)
 {
     Inst i = {.exec = exec,
               .d = NO_SLOT,
@@ -23,6 +23,7 @@ Inst *emit(Decoder *d, Exec *exec, InstKind kind)
               .text = d->text,
               .ntext = d->ntext};
     vec_push(d->a, &d->code, i);
+    vec_push(d->a, &d->uses, (Uses){.fields = registers});
     return &vec_last(&d->code);
 }
 
@@ -154,7 +155,7 @@ static bool branch(Decoder *d)
     const Token *t = &d->x->t[d->i];
     if (t->kind != TOKEN_WORD)
         return decode_error(d, "a branch without a label");
-    emit(d, exec_nop, INST_BRANCH)->count = COUNT_BRANCH;
+    emit(d, exec_nop, INST_BRANCH, 0)->count = COUNT_BRANCH;
     branch_to(d, d->code.n - 1, NO_SLOT, t->sym);
     d->i++;
     return true;
@@ -175,7 +176,7 @@ static bool branch_index(Decoder *d)
         count += k->kind == TOKEN_WORD;
     if (count > UINT8_MAX)
         return decode_error(d, "more than 255 targets");
-    Inst *i = emit(d, exec_nop, INST_BRANCH_INDEX);
+    Inst *i = emit(d, exec_nop, INST_BRANCH_INDEX, 2);
     i->a = slot;
     i->count = COUNT_BRANCH;
     i->list = arena_array(d->a, uint32_t, count);
@@ -197,10 +198,10 @@ static Sym return_label(Decoder *d)
 static bool leave(Decoder *d, bool exits)
 {
     if (d->calls && !exits) {
-        emit(d, exec_nop, INST_BRANCH)->count = COUNT_BRANCH;
+        emit(d, exec_nop, INST_BRANCH, 0)->count = COUNT_BRANCH;
         branch_to(d, d->code.n - 1, NO_SLOT, return_label(d));
     } else {
-        emit(d, exec_nop, INST_EXIT)->count = COUNT_BRANCH;
+        emit(d, exec_nop, INST_EXIT, 0)->count = COUNT_BRANCH;
     }
     return true;
 }
@@ -241,7 +242,7 @@ static bool control(Decoder *d, const Token *t, bool *done)
     if (is_opcode(t, "ret") || is_opcode(t, "exit"))
         return leave(d, t->text[0] == 'e');
     if (is_opcode(t, "trap") || is_opcode(t, "brkpt")) {
-        emit(d, exec_nop, INST_TRAP)->count = COUNT_BRANCH;
+        emit(d, exec_nop, INST_TRAP, 0)->count = COUNT_BRANCH;
         return true;
     }
     if (is_opcode(t, "call"))
@@ -368,7 +369,7 @@ static bool system_call(Decoder *d, const Token *callee, const Arguments *in, co
     uint32_t *list = arena_array(d->a, uint32_t, in->n);
     for (uint32_t k = 0; k < in->n; k++)
         list[k] = (uint32_t)in->name[k]->value;
-    Inst *i = emit(d, print ? exec_print : exec_assert, INST_PLAIN);
+    Inst *i = emit(d, print ? exec_print : exec_assert, INST_PLAIN, 0);
     i->list = list; /* offsets in local memory, not slots */
     i->nlist = (uint8_t)in->n;
     i->imm = out->n ? (int64_t)out->name[0]->value : -1;
@@ -384,7 +385,7 @@ static bool inline_body(Decoder *d, const FuncDecl *f, const Arguments *in, cons
         return decode_error(d, "calls are nested too deeply (is it recursive?)");
     if (guard_slot != NO_GUARD) {
         d->guard_not = !guard_not;
-        emit(d, exec_nop, INST_BRANCH)->count = COUNT_BRANCH;
+        emit(d, exec_nop, INST_BRANCH, 0)->count = COUNT_BRANCH;
     }
     uint32_t skip = d->code.n - 1;
     d->calls++;
@@ -464,6 +465,9 @@ static void declare_parameters(Decoder *d, const FuncDecl *decl)
     d->f->param_bytes = decl->param_bytes;
 }
 
+/* What a compiler for the device needs beside those that live: the estimate is a rough one. */
+enum { SYSTEM_REGISTERS = 8 };
+
 static void finish(Decoder *d, const FuncDecl *decl)
 {
     Function *f = d->f;
@@ -471,6 +475,7 @@ static void finish(Decoder *d, const FuncDecl *decl)
         if (d->specials.at[k].which == SPECIAL_EXTERN_SHARED)
             d->shared_bytes = (d->shared_bytes + 15) & ~15u;
     mark_leaders(d->code.at, d->code.n);
+    uint32_t words = allocate_slots(d);
     f->module = d->m;
     f->max_threads = decl->max_threads;
     memcpy(f->required, decl->required, sizeof f->required);
@@ -480,7 +485,7 @@ static void finish(Decoder *d, const FuncDecl *decl)
     f->npreds = (int)d->npreds;
     f->shared_bytes = d->shared_bytes;
     f->local_bytes = (d->local_bytes + 15) & ~15u;
-    f->nregisters = d->declared_words > 255 ? 255 : (uint32_t)d->declared_words;
+    f->nregisters = words + SYSTEM_REGISTERS > 255 ? 255 : words + SYSTEM_REGISTERS;
     f->constants = d->constants.at;
     f->nconstants = (int)d->constants.n;
     f->specials = d->specials.at;
@@ -502,7 +507,7 @@ bool decode_function(Text *x, Module *m, RuleCache *rules, const FuncDecl *decl,
     d.guard_not = false;
     d.text = "";
     d.ntext = 0;
-    emit(&d, exec_nop, INST_EXIT)->count = COUNT_BRANCH;
+    emit(&d, exec_nop, INST_EXIT, 0)->count = COUNT_BRANCH;
     scope_close(&d);
     if (!branches_are_closed(&d))
         return false;

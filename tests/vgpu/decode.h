@@ -60,6 +60,14 @@ typedef struct {
     VEC(CachedRule *) by_sym[2]; /* [1]: parameters of calls, which live in local memory */
 } RuleCache;
 
+/* Which of an instruction's fields are registers, for allocate.c. */
+typedef struct {
+    uint8_t fields;       /* bit 0 d, 1 a, 2 b, 3 c, 4 e */
+    uint8_t list_width;   /* of the list's slots; 0: it holds none */
+    uint8_t list_defines; /* the first ones are destinations */
+    bool member;
+} Uses;
+
 typedef struct {
     Text *x;
     Arena *a; /* results and scratch */
@@ -77,11 +85,11 @@ typedef struct {
     int depth, calls;
 
     VEC(Inst) code;
+    VEC(Uses) uses; /* by instruction */
     VEC(struct Constant) constants;
     VEC(struct SpecialSlot) specials;
     uint32_t *constant_table, constant_size; /* open addressing; 0 is free, else index + 1 */
     uint32_t reg_bytes, npreds, shared_bytes, local_bytes;
-    uint64_t declared_words;
 
     /* of the instruction being read */
     Sym opcode;
@@ -140,8 +148,9 @@ uint32_t slot_source(Decoder *d, const Operand *o, uint32_t width);
 /* --- decode.c
  * --------------------------------------------------------------------------------------- */
 
-/** An instruction under the guard and the line that are being read. */
-Inst *emit(Decoder *d, Exec *exec, InstKind kind);
+/** An instruction under the guard and the line that are being read; `registers`: bits of its fields
+ * that will hold registers. */
+Inst *emit(Decoder *d, Exec *exec, InstKind kind, uint8_t registers);
 /** Notes an error at the instruction being read, with its text. Returns false. */
 bool decode_error(Decoder *d, const char *why);
 /** Decodes an entry into *f; m's variables are placed. */
@@ -151,7 +160,11 @@ bool decode_call(Decoder *d);
 /** Instructions up to the token `end`. */
 bool decode_body(Decoder *d, uint32_t end);
 
-/* --- optimise.c
+/* --- allocate.c
  * ------------------------------------------------------------------------------------- */
+
+/** Gives registers whose lives do not meet the same slots. The most 32-bit words that live at once.
+ */
+uint32_t allocate_slots(Decoder *d);
 
 #endif

@@ -165,11 +165,9 @@ bool declare_registers(Decoder *d)
             uint64_t count = t[d->i + 1].value;
             vec_push(d->a, &d->ranges,
                      ((Range){name->text, name->n, (uint32_t)count, d->depth, kind, width}));
-            d->declared_words += pred ? 0 : count * width / 4;
             d->i += 3;
         } else {
             give_slot(d, name_add(d, name->sym, (NameKind)kind), width);
-            d->declared_words += pred ? 0 : width / 4u;
         }
     } while (token_is(&t[d->i], ','));
     if (!token_is(&t[d->i], ';'))

@@ -55,7 +55,7 @@ uint32_t slot_special(Decoder *d, Special which, uint32_t width)
 static uint32_t read_clock(Decoder *d, Special which, uint32_t width)
 {
     uint32_t slot = slot_new(d, width);
-    Inst *i = emit(d, exec_clock, INST_PLAIN);
+    Inst *i = emit(d, exec_clock, INST_PLAIN, 1);
     i->d = slot;
     i->imm = which;
     i->size = (uint8_t)width;
@@ -170,7 +170,7 @@ static bool read_number(Decoder *d, Operand *out)
 static bool read_offset(Decoder *d, uint64_t *value)
 {
     const Token *t = d->x->t;
-    Operand o;
+    Operand o = {0};
     if (!token_is(&t[d->i], '+') && !token_is(&t[d->i], '-'))
         return true;
     d->i += token_is(&t[d->i], '+');
@@ -274,7 +274,7 @@ bool operand_read(Decoder *d, Operand *out)
 static uint32_t convert(Decoder *d, Exec *exec, uint32_t from, uint32_t width)
 {
     uint32_t slot = slot_new(d, width);
-    Inst *i = emit(d, exec, INST_PLAIN);
+    Inst *i = emit(d, exec, INST_PLAIN, 3);
     i->d = slot;
     i->a = from;
     i->wide = width == 8 ? 1 : 2;
@@ -330,7 +330,7 @@ static void widen_later(Decoder *d, const Widened *later, const Opcode *op)
         if (op->part[k][1] >= '0' && op->part[k][1] <= '9')
             is_signed = op->part[k][0] == 's';
     for (uint32_t k = 0; k < later->n; k++) {
-        Inst *i = emit(d, is_signed ? exec_widen_signed : exec_widen_unsigned, INST_PLAIN);
+        Inst *i = emit(d, is_signed ? exec_widen_signed : exec_widen_unsigned, INST_PLAIN, 3);
         i->d = later->to[k];
         i->a = later->from[k];
         i->wide = 1;
@@ -341,7 +341,7 @@ static void widen_later(Decoder *d, const Widened *later, const Opcode *op)
 static uint32_t pred_of_constant(Decoder *d, bool value)
 {
     uint32_t p = d->npreds++;
-    Inst *i = emit(d, exec_set_pred, INST_PLAIN);
+    Inst *i = emit(d, exec_set_pred, INST_PLAIN, 0);
     i->d = p;
     i->imm = value;
     i->count = COUNT_MOVE;
@@ -364,7 +364,7 @@ static uint32_t pred_source(Decoder *d, const Operand *o, bool *negated)
         return o->slot;
     }
     uint32_t p = d->npreds++;
-    Inst *i = emit(d, exec_not_pred, INST_PLAIN);
+    Inst *i = emit(d, exec_not_pred, INST_PLAIN, 0);
     i->d = p;
     i->a = o->slot;
     i->count = COUNT_MOVE;
@@ -385,8 +385,9 @@ static uint32_t pred_destination(Decoder *d, const Operand *o)
 typedef struct {
     uint32_t field[5], d2, member, list[32], nlist;
     int64_t imm;
-    bool a_not, c_not, has_imm, failed, list_in_dest, list_in_source;
-    uint8_t wide;
+    bool a_not, c_not, has_imm, list_in_dest, list_in_source;
+    uint8_t wide, registers, list_width;
+    uint32_t list_defines;
     Widened later;
 } Placed;
 
@@ -406,6 +407,9 @@ static void place_list(Decoder *d, Placed *p, int field, const Operand *o, uint3
             p->field[field] = slot;
         p->list[p->nlist++] = slot;
     }
+    p->list_width = (uint8_t)width;
+    if (dest)
+        p->list_defines = p->nlist;
 }
 
 static void place_address(Decoder *d, Placed *p, int field, const Operand *o)
@@ -421,7 +425,7 @@ static void place_address(Decoder *d, Placed *p, int field, const Operand *o)
         p->has_imm = true;
     } else if (o->value) {
         /* one offset is the instruction's; the other is added before */
-        Inst *i = emit(d, o->width == 8 ? exec_add_64 : exec_add_32, INST_PLAIN);
+        Inst *i = emit(d, o->width == 8 ? exec_add_64 : exec_add_32, INST_PLAIN, 7);
         i->a = o->slot;
         i->wide = o->width == 8 ? 7 : 0;
         i->count = COUNT_INT;
@@ -436,6 +440,8 @@ static void place(Decoder *d, Placed *p, int field, Takes takes, const Operand *
 {
     uint32_t width =
         takes == TAKES_64 || takes == TAKES_LIST64 || takes == TAKES_LIST_OR_64 ? 8 : 4;
+    if (takes != TAKES_PRED && takes != TAKES_IMMEDIATE)
+        p->registers |= (uint8_t)(1 << field);
     switch (takes) {
     case TAKES_PRED:
         if (dest)
@@ -565,7 +571,11 @@ bool operands_place(Decoder *d, const Rule *r, const Opcode *op, const Operand *
     place_all(d, &p, r, op, o, n);
     if (d->x->error)
         return false;
-    fill(d, emit(d, r->exec, (InstKind)r->kind), r, &p);
+    fill(d, emit(d, r->exec, (InstKind)r->kind, p.registers), r, &p);
+    Uses *u = &vec_last(&d->uses);
+    u->list_width = p.nlist ? p.list_width : 0;
+    u->list_defines = (uint8_t)p.list_defines;
+    u->member = p.member != NO_SLOT;
     widen_later(d, &p.later, op);
     return true;
 }

@@ -19,7 +19,8 @@ static Module *load(const char *text)
     return m;
 }
 
-/* --- declarations --------------------------------------------------------------------------------------------- */
+/* --- declarations
+ * --------------------------------------------------------------------------------------------- */
 
 static void parameters(void **state)
 {
@@ -31,7 +32,8 @@ static void parameters(void **state)
     const Function *f = module_function(m, "k");
     assert_non_null(f);
     assert_int_equal(f->nparams, 4);
-    assert_int_equal(f->params[1].offset, 8); /* not 16: that is the alignment of what it points to */
+    assert_int_equal(f->params[1].offset,
+                     8); /* not 16: that is the alignment of what it points to */
     assert_int_equal(f->params[2].offset, 16);
     assert_int_equal(f->params[2].size, 20);
     assert_int_equal(f->params[3].offset, 36);
@@ -102,7 +104,9 @@ static void shared_and_local(void **state)
     module_unload(m);
 }
 
-/* --- bodies ------------------------------------------------------------------------------------------------------- */
+/* --- bodies
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 /* Braces as inline assembly has them: registers and labels of the same names. */
 static void scopes(void **state)
@@ -115,12 +119,12 @@ static void scopes(void **state)
                           "{.reg.b32 %r1;\nbra done;\ndone: mov.u32 %r3, %r1; }\n"
                           "mov.u32 %r2, %r1;\n@!%p1 bra done;\ndone: ret; }");
     const Inst *i = module_function(m, "k")->code;
-    assert_int_not_equal(i[0].d, i[1].d);             /* the inner %r1 is another one */
+    assert_int_not_equal(i[0].d, i[1].d); /* the inner %r1 is another one */
     assert_int_equal(i[3].kind, INST_BRANCH);
-    assert_int_equal(i[3].target, 5);                 /* behind the inner mov */
+    assert_int_equal(i[3].target, 5); /* behind the inner mov */
     assert_int_equal(i[5].target, 6);
     assert_int_not_equal(i[6].a, i[0].d);
-    assert_int_equal(i[7].a, i[0].d);                 /* and the outer one is back */
+    assert_int_equal(i[7].a, i[0].d); /* and the outer one is back */
     assert_int_equal(i[8].target, 9);
     assert_true(i[8].guard_not);
     assert_int_not_equal(i[8].guard, i[3].guard);
@@ -131,24 +135,57 @@ static void scopes(void **state)
 static void calls(void **state)
 {
     (void)state;
-    Module *m = load(HEAD ".func (.param .b32 out) twice(.param .b32 in)\n;\n"
-                          ".func (.param .b32 out) twice(.param .b32 in)\n{ .reg .b32 %r<3>;\n"
-                          "ld.param.b32 %r1, [in]; add.u32 %r2, %r1, %r1; st.param.b32 [out], %r2;\n"
-                          "ret; }\n"
-                          ".visible .entry k() { .reg .b32 %r<4>; mov.u32 %r1, 3;\n"
-                          "{ // callseq\n.param .b32 p;\nst.param.b32 [p], %r1;\n.param .b32 q;\n"
-                          "call.uni (q), twice, (p);\nld.param.b32 %r2, [q];\n}\nret; }");
+    Module *m =
+        load(HEAD ".func (.param .b32 out) twice(.param .b32 in)\n;\n"
+                  ".func (.param .b32 out) twice(.param .b32 in)\n{ .reg .b32 %r<3>;\n"
+                  "ld.param.b32 %r1, [in]; add.u32 %r2, %r1, %r1; st.param.b32 [out], %r2;\n"
+                  "ret; }\n"
+                  ".visible .entry k() { .reg .b32 %r<4>; mov.u32 %r1, 3;\n"
+                  "{ // callseq\n.param .b32 p;\nst.param.b32 [p], %r1;\n.param .b32 q;\n"
+                  "call.uni (q), twice, (p);\nld.param.b32 %r2, [q];\n}\n"
+                  "add.u32 %r3, %r2, %r1; ret; }");
     const Function *f = module_function(m, "k");
     const Inst *i = f->code;
     assert_int_equal(m->nfunctions, 1);
     assert_int_equal(f->local_bytes, 16);
     assert_int_equal(i[1].space, SPACE_LOCAL);
     assert_int_equal(i[2].space, SPACE_LOCAL);
-    assert_int_equal(i[2].imm, i[1].imm);         /* what is stored is what the callee loads */
+    assert_int_equal(i[2].imm, i[1].imm); /* what is stored is what the callee loads */
     assert_int_equal(i[4].imm, i[6].imm);
-    assert_int_equal(i[5].kind, INST_BRANCH);     /* ret goes behind the call */
+    assert_int_equal(i[5].kind, INST_BRANCH); /* ret goes behind the call */
     assert_int_equal(i[5].target, 6);
-    assert_int_not_equal(i[2].d, i[0].d);         /* the callee's %r1 is its own */
+    assert_int_not_equal(i[2].d, i[0].d); /* the callee's %r1 is its own */
+    module_unload(m);
+}
+
+/* Slots are shared by registers whose lives do not meet, and by no others. */
+static void shared_slots(void **state)
+{
+    (void)state;
+    Module *m =
+        load(HEAD ".visible .entry k() { .reg .b32 %r<20>; .reg .b64 %d<4>; .reg .pred %p<3>;\n"
+                  "mov.u32 %r1, %tid.x;\nadd.u32 %r2, %r1, 1;\nadd.u32 %r3, %r2, 2;\n"
+                  "mov.u32 %r4, 0;\n"
+                  "again: add.u32 %r5, %r3, %r4;\nmul.lo.u32 %r6, %r5, %r5;\n"
+                  "add.u32 %r4, %r6, 1;\nsetp.lt.u32 %p1, %r4, 100;\n@%p1 bra again;\n"
+                  "mov.u32 %r7, 5;\n@%p1 mov.u32 %r7, %r4;\nmul.wide.u32 %d1, %r7, %r7;\n"
+                  "mov.u32 %r9, %r7;\n@%p1 mov.u32 %r8, 1;\nadd.u32 %r9, %r8, %r9;\nret; }");
+    const Function *f = module_function(m, "k");
+    const Inst *i = f->code;
+    assert_int_equal(i[2].d, i[0].d);     /* %r1 is over where %r3 begins */
+    assert_int_not_equal(i[1].d, i[1].a); /* but nothing overlaps its own source */
+    for (int k = 4; k < 9; k++)           /* %r3 is read in each round of the loop */
+        if (i[k].d != NO_SLOT && i[k].kind == INST_PLAIN && k != 7)
+            assert_int_not_equal(i[k].d, i[2].d);
+    assert_int_not_equal(i[5].d, i[3].d); /* as %r4 is */
+    assert_int_equal(i[10].d, i[9].d);    /* under a guard the old value lives on */
+    assert_int_not_equal(i[11].d, i[11].a);
+    assert_int_not_equal(i[13].d,
+                         i[12].d); /* %r8 lives from the beginning: some lanes never get it */
+    for (int k = 0; k < 13; k++)
+        assert_int_not_equal(i[k].d == i[13].d && i[k].kind == INST_PLAIN && k != 7, 1);
+    assert_true(f->reg_bytes < 16 * 128);
+    assert_true(f->nregisters < 20);
     module_unload(m);
 }
 
@@ -156,11 +193,12 @@ static void calls(void **state)
 static void widths(void **state)
 {
     (void)state;
-    Module *m = load(HEAD ".visible .entry k(.param .u64 p) { .reg .b64 %rd<4>; .reg .b16 %rs<2>;\n"
-                          ".shared .align 4 .b8 s[16]; .reg .b32 %r<3>;\n"
-                          "ld.param.u64 %rd1, [p];\nld.global.s8 %rd2, [%rd1+-4];\n"
-                          "st.global.u8 [%rd1], %rd2;\nmov.u32 %r1, s;\nld.shared.u32 %r2, [%r1+4];\n"
-                          "ld.shared.u32 %r2, [s+8]; ret; }");
+    Module *m =
+        load(HEAD ".visible .entry k(.param .u64 p) { .reg .b64 %rd<4>; .reg .b16 %rs<2>;\n"
+                  ".shared .align 4 .b8 s[16]; .reg .b32 %r<3>;\n"
+                  "ld.param.u64 %rd1, [p];\nld.global.s8 %rd2, [%rd1+-4];\n"
+                  "st.global.u8 [%rd1], %rd2;\nmov.u32 %r1, s;\nld.shared.u32 %r2, [%r1+4];\n"
+                  "ld.shared.u32 %r2, [s+8]; ret; }");
     const Inst *i = module_function(m, "k")->code;
     assert_int_equal(i[1].imm, -4);
     assert_int_equal(i[1].wide, 2);
@@ -177,10 +215,11 @@ static void widths(void **state)
 static void locations(void **state)
 {
     (void)state;
-    Module *m = load(HEAD ".file 1 \"a.cu\"\n.file 3 \"b.tn\", 12, 34\n"
-                          ".visible .entry k() { .reg .b32 %r<3>;\n.loc 1 7 0\nmov.u32 %r1, 1;\n"
-                          ".loc 3 12 5, function_name $L__info0, inlined_at 1 9 2\nmov.u32 %r2,\n %r1;\n"
-                          "ret; }\n.section .debug_str { $L__info0:\n.b8 1,2,3 }");
+    Module *m =
+        load(HEAD ".file 1 \"a.cu\"\n.file 3 \"b.tn\", 12, 34\n"
+                  ".visible .entry k() { .reg .b32 %r<3>;\n.loc 1 7 0\nmov.u32 %r1, 1;\n"
+                  ".loc 3 12 5, function_name $L__info0, inlined_at 1 9 2\nmov.u32 %r2,\n %r1;\n"
+                  "ret; }\n.section .debug_str { $L__info0:\n.b8 1,2,3 }");
     const Inst *i = module_function(m, "k")->code;
     assert_string_equal(m->files[i[0].file], "a.cu");
     assert_int_equal(i[0].file_line, 7);
@@ -242,17 +281,18 @@ static void refused_modules(void **state)
 {
     static const struct {
         const char *text, *why;
-    } all[] = {{"", "begins with .version"},
-               {"\x01", "a character"},
-               {HEAD ".visible .entry k(.param .b13 x) { ret; }", "'.b13'"},
-               {HEAD ".visible .entry k( { ret; }", "parameters"},
-               {HEAD ".visible .entry k() { ret;", "the text ends"},
-               {HEAD ".global .u32 x[1] = {1, 2};", "longer than its variable"},
-               {HEAD ".global .u64 x = y;", "address of 'y'"},
-               {HEAD ".extern .global .u32 x;", "another module"},
-               {".version 9.0\n.target sm_80\n.address_size 32\n", "64-bit addresses"},
-               {HEAD "nonsense", "'nonsense'"},
-               {HEAD ".func f() { call f; ret; } .visible .entry k() { call f; ret; }", "recursive"}};
+    } all[] = {
+        {"", "begins with .version"},
+        {"\x01", "a character"},
+        {HEAD ".visible .entry k(.param .b13 x) { ret; }", "'.b13'"},
+        {HEAD ".visible .entry k( { ret; }", "parameters"},
+        {HEAD ".visible .entry k() { ret;", "the text ends"},
+        {HEAD ".global .u32 x[1] = {1, 2};", "longer than its variable"},
+        {HEAD ".global .u64 x = y;", "address of 'y'"},
+        {HEAD ".extern .global .u32 x;", "another module"},
+        {".version 9.0\n.target sm_80\n.address_size 32\n", "64-bit addresses"},
+        {HEAD "nonsense", "'nonsense'"},
+        {HEAD ".func f() { call f; ret; } .visible .entry k() { call f; ret; }", "recursive"}};
     (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         const char *why = "";
@@ -263,7 +303,8 @@ static void refused_modules(void **state)
     }
 }
 
-/* --- mma: fragments from matrices by the manual's formulas, products in double ------------------------------------- */
+/* --- mma: fragments from matrices by the manual's formulas, products in double
+ * ------------------------------------- */
 
 typedef struct {
     const char *op;
@@ -342,7 +383,8 @@ static void run_mma(const Shape *s)
     char text[1024], *to = text;
     const int counts[] = {s->nc, s->na, s->nb, s->nc};
     const bool wide = s->bits == 64;
-    to += sprintf(to, HEAD ".visible .entry k() { .reg .b32 %%r<40>; .reg .b64 %%d<40>;\n%s ", s->op);
+    to +=
+        sprintf(to, HEAD ".visible .entry k() { .reg .b32 %%r<40>; .reg .b64 %%d<40>;\n%s ", s->op);
     for (int o = 0, n = 0; o < 4; o++) {
         to += sprintf(to, "%s{", o ? ", " : "");
         for (int r = 0; r < counts[o]; r++)
@@ -401,10 +443,17 @@ static void mma_shapes(void **state)
 int test_modules(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters),    cmocka_unit_test(variables), cmocka_unit_test(shared_and_local),
-        cmocka_unit_test(scopes),        cmocka_unit_test(calls),     cmocka_unit_test(widths),
-        cmocka_unit_test(locations),     cmocka_unit_test(branch_tables),
-        cmocka_unit_test(refusals),      cmocka_unit_test(refused_modules),
+        cmocka_unit_test(parameters),
+        cmocka_unit_test(variables),
+        cmocka_unit_test(shared_and_local),
+        cmocka_unit_test(scopes),
+        cmocka_unit_test(calls),
+        cmocka_unit_test(shared_slots),
+        cmocka_unit_test(widths),
+        cmocka_unit_test(locations),
+        cmocka_unit_test(branch_tables),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(refused_modules),
         cmocka_unit_test(mma_shapes),
     };
     return cmocka_run_group_tests_name("modules", tests, NULL, NULL);
