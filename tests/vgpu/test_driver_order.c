@@ -319,6 +319,56 @@ static void freed_too_early(void)
     cuCtxSynchronize(); /* an access to freed memory breaks the context when it comes last */
 }
 
+/* --- two devices ----------------------------------------------------------------------------- */
+
+/* A stream of one device fills, one of the other copies over and works on, with a wait or without.
+ */
+static void over_there(bool wait)
+{
+    CUcontext here, there;
+    CUstream a, b;
+    CUevent e;
+    begin();
+    OK(cuCtxGetCurrent(&here));
+    Kernels k = load_kernels();
+    CUdeviceptr p = device_words(N);
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    launch_set(&k, p, N, 4, a);
+    OK(cuEventRecord(e, a));
+    OK(cuDevicePrimaryCtxRetain(&there, 1));
+    OK(cuCtxPushCurrent(there));
+    Kernels l = load_kernels();
+    CUdeviceptr q = device_words(N);
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    if (wait)
+        OK(cuStreamWaitEvent(b, e, 0));
+    OK(cuMemcpyPeerAsync(q, there, p, here, N * 4, b));
+    launch_add(&l, q, q, N, 3, b);
+    OK(cuStreamSynchronize(b));
+    HOLDS(!wait || words_are(q, N, 7));
+    OK(cuMemFree(q));
+    OK(cuStreamDestroy(b));
+    OK(cuModuleUnload(l.module));
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuDevicePrimaryCtxRelease(1));
+    OK(cuMemFree(p));
+    OK(cuEventDestroy(e));
+    OK(cuStreamDestroy(a));
+    OK(cuModuleUnload(k.module));
+    end();
+}
+
+static void other_device_waits(void)
+{
+    over_there(true);
+}
+
+static void other_device_too_early(void)
+{
+    over_there(false);
+}
+
 /* --- host functions -------------------------------------------------------------------------- */
 
 typedef struct {
@@ -381,6 +431,9 @@ const Case order_cases[] = {
     {"alloc and free", alloc_and_free, NULL, NULL, true},
     {"used before alloc", used_before_alloc, "after the allocation by cuMemAllocAsync", NULL, true},
     {"freed too early", freed_too_early, "error[", NULL, true},
+    {"other device waits", other_device_waits, NULL, "VGPU_DEVICES=2", true},
+    {"other device too early", other_device_too_early, "read by cuMemcpyPeerAsync",
+     "VGPU_DEVICES=2 VGPU_CHECK=order", true},
     {"host functions", host_functions, NULL, NULL, true},
     {0},
 };
