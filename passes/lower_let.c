@@ -10,9 +10,10 @@
 
 #include <string.h>
 
-/* What an expression needs before it can be evaluated; bits. */
+/* What an expression needs before it can be evaluated; bits. A kernel has few axes, but may have
+ * any number of accumulators and loaded integers: words of Lets.accs and .loaded. */
 typedef struct {
-    uint64_t axes, accs, keeps, loaded;
+    uint64_t axes, *accs, *loaded;
     bool loads;
     bool inout; /* is itself a load of an inout parameter */
 } Needs;
@@ -32,9 +33,38 @@ typedef struct {
     Needs *needs;    /* by expression */
     bool *let;       /* has a LET in scope */
     bool *loaded_in; /* by loaded integer: has a LET in scope */
-    uint64_t axes_in, accs_in;
+    uint64_t axes_in, *accs_in;
+    uint32_t nacc, nloaded; /* words */
+    Needs dim;              /* of a size that is looked at */
     bool *named;
 } Lets;
+
+/* --- sets ----------------------------------------------------------------------------------------
+ */
+
+static void set_bit(uint64_t *set, uint32_t i)
+{
+    set[i / 64] |= 1ull << (i % 64);
+}
+
+static bool has_bit(const uint64_t *set, uint32_t i)
+{
+    return set[i / 64] >> (i % 64) & 1;
+}
+
+static void join_bits(uint64_t *set, const uint64_t *more, uint32_t words)
+{
+    for (uint32_t i = 0; i < words; i++)
+        set[i] |= more[i];
+}
+
+static bool is_within(const uint64_t *set, const uint64_t *other, uint32_t words)
+{
+    for (uint32_t i = 0; i < words; i++)
+        if (set[i] & ~other[i])
+            return false;
+    return true;
+}
 
 /* --- needs
  * ---------------------------------------------------------------------------------------- */
@@ -61,13 +91,12 @@ static uint64_t axis_bit(const Lets *w, Symbol axis)
     return 0;
 }
 
-static void join_needs(Needs *n, Needs more)
+static void join_needs(const Lets *w, Needs *n, const Needs *more)
 {
-    n->axes |= more.axes;
-    n->accs |= more.accs;
-    n->keeps |= more.keeps;
-    n->loaded |= more.loaded;
-    n->loads |= more.loads;
+    n->axes |= more->axes;
+    join_bits(n->accs, more->accs, w->nacc);
+    join_bits(n->loaded, more->loaded, w->nloaded);
+    n->loads |= more->loads;
 }
 
 static void need_dim(Lets *w, Needs *n, Dim d)
@@ -83,8 +112,8 @@ static void need_dim(Lets *w, Needs *n, Dim d)
         return;
     for (uint32_t i = 0; i < w->b->loaded.n; i++) {
         if (dim_mentions(t, d, w->b->loaded.at[i].symbol)) {
-            n->loaded |= 1ull << i;
-            join_needs(n, w->needs[w->b->loaded.at[i].expr.id]);
+            set_bit(n->loaded, i);
+            join_needs(w, n, &w->needs[w->b->loaded.at[i].expr.id]);
         }
     }
 }
@@ -104,7 +133,7 @@ static void find_needs(Lets *w)
         const KExprInfo *x = &w->k->exprs.at[i];
         Needs *n = &w->needs[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            join_needs(n, w->needs[x->in[k].id]);
+            join_needs(w, n, &w->needs[x->in[k].id]);
         need_dim(w, n, x->index);
         need_guard(w, n, x->pred);
         if (x->kind == KE_LOAD) {
@@ -114,15 +143,13 @@ static void find_needs(Lets *w)
             n->inout = w->k->params.at[x->param].mode == K_INOUT;
         }
         if (x->kind == KE_ACC)
-            n->accs |= 1ull << x->acc;
-        if (x->kind == KE_KEEP)
-            n->keeps |= 1ull << x->keep;
+            set_bit(n->accs, x->acc);
     }
 }
 
 static bool available(const Lets *w, const Needs *n)
 {
-    return !(n->axes & ~w->axes_in) && !(n->accs & ~w->accs_in);
+    return !(n->axes & ~w->axes_in) && is_within(n->accs, w->accs_in, w->nacc);
 }
 
 /* --- uses in one block
@@ -138,10 +165,10 @@ typedef struct {
 
 static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner);
 
-static void walk_loaded(Walk *s, uint64_t loaded, bool guarded)
+static void walk_loaded(Walk *s, const uint64_t *loaded, bool guarded)
 {
     for (uint32_t i = 0; i < s->w->b->loaded.n; i++) {
-        if (!(loaded >> i & 1) || s->w->loaded_in[i])
+        if (!has_bit(loaded, i) || s->w->loaded_in[i])
             continue;
         if (!s->loaded_first[i]) {
             s->loaded_first[i] = s->stmt + 1;
@@ -188,9 +215,13 @@ static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner)
 
 static void walk_dim(Walk *s, Dim d, bool guarded)
 {
-    Needs n = {0};
-    need_dim(s->w, &n, d);
-    walk_loaded(s, n.loaded, guarded);
+    Lets *w = s->w;
+    if (!d.id || !w->b->loaded.n)
+        return;
+    memset(w->dim.accs, 0, w->nacc * sizeof *w->dim.accs);
+    memset(w->dim.loaded, 0, w->nloaded * sizeof *w->dim.loaded);
+    need_dim(w, &w->dim, d);
+    walk_loaded(s, w->dim.loaded, guarded);
 }
 
 static void walk_stmt(Walk *s, const KStmt *x, bool guarded, bool inner)
@@ -322,9 +353,9 @@ static void settle(const Lets *w, Spot *places, uint32_t n)
 {
     for (uint32_t i = n; i-- > 0;) {
         const KExprInfo *x = kexpr(w->k, places[i].expr);
-        uint64_t loaded = w->needs[places[i].expr.id].loaded;
+        const uint64_t *loaded = w->needs[places[i].expr.id].loaded;
         for (uint32_t j = 0; j < i; j++) {
-            bool used = places[j].loaded >= 0 && loaded >> places[j].loaded & 1;
+            bool used = places[j].loaded >= 0 && has_bit(loaded, (uint32_t)places[j].loaded);
             for (uint32_t k = 0; k < x->nin; k++)
                 used |= places[j].loaded < 0 && x->in[k].id == places[j].expr.id;
             if (used && places[j].first > places[i].first)
@@ -340,10 +371,12 @@ static void place_block(Lets *w, KBlock *block)
         return;
     }
     Arena *a = w->b->l->p->cx->scratch;
-    uint64_t accs = w->accs_in;
+    uint64_t *accs = w->accs_in;
+    w->accs_in = arena_array(a, uint64_t, w->nacc);
+    join_bits(w->accs_in, accs, w->nacc);
     for (uint32_t i = 0; i < block->n; i++)
         if (block->at[i].kind == KS_TOTAL)
-            w->accs_in |= 1ull << block->at[i].acc;
+            set_bit(w->accs_in, block->at[i].acc);
     Walk s = {.w = w,
               .seen = arena_array(a, Seen, w->k->exprs.n),
               .loaded_first = arena_array(a, uint32_t, w->b->loaded.n + 1)};
@@ -371,13 +404,28 @@ static void place_block(Lets *w, KBlock *block)
     w->accs_in = accs;
 }
 
+static Needs *needs_create(Arena *a, const Lets *w, uint32_t n)
+{
+    Needs *needs = arena_array(a, Needs, n);
+    uint64_t *words = arena_array(a, uint64_t, (size_t)n * (w->nacc + w->nloaded));
+    for (uint32_t i = 0; i < n; i++, words += w->nacc + w->nloaded) {
+        needs[i].accs = words;
+        needs[i].loaded = words + w->nacc;
+    }
+    return needs;
+}
+
 void kernel_lets(KBuild *b)
 {
     Arena *a = b->l->p->cx->scratch;
     Lets w = {.b = b, .k = b->k};
     find_axes(&w, &b->k->body);
-    CHECK(w.axes.n <= 64 && b->k->accs.n <= 64 && b->k->keeps.n <= 64 && b->loaded.n <= 64);
-    w.needs = arena_array(a, Needs, b->k->exprs.n);
+    CHECK(w.axes.n <= 64);
+    w.nacc = b->k->accs.n / 64 + 1;
+    w.nloaded = b->loaded.n / 64 + 1;
+    w.accs_in = arena_array(a, uint64_t, w.nacc);
+    w.needs = needs_create(a, &w, b->k->exprs.n);
+    w.dim = *needs_create(a, &w, 1);
     w.let = arena_array(a, bool, b->k->exprs.n);
     w.named = arena_array(a, bool, b->k->exprs.n);
     w.loaded_in = arena_array(a, bool, b->loaded.n + 1);
