@@ -53,7 +53,7 @@ static void each_register(Allocator *a, uint32_t at, Touch *touch, void *context
 
 static uint64_t *new_set(Allocator *a)
 {
-    return arena_array(a->d->a, uint64_t, a->words);
+    return arena_array(a->d->scratch, uint64_t, a->words);
 }
 
 static void make_blocks(Allocator *a)
@@ -61,8 +61,8 @@ static void make_blocks(Allocator *a)
     uint32_t n = a->d->code.n, count = 0;
     for (uint32_t k = 0; k < n; k++)
         count += a->d->code.at[k].leader;
-    a->blocks = arena_array(a->d->a, Stretch, count);
-    a->block_of = arena_array(a->d->a, uint32_t, n);
+    a->blocks = arena_array(a->d->scratch, Stretch, count);
+    a->block_of = arena_array(a->d->scratch, uint32_t, n);
     for (uint32_t k = 0; k < n; k++) {
         if (a->d->code.at[k].leader) {
             Stretch *b = &a->blocks[a->nblocks++];
@@ -226,8 +226,8 @@ static uint32_t *by_begin(Allocator *a, bool ends)
 {
     /* registers in the order of the instructions where their lives begin (or end): a counting sort
      */
-    uint32_t n = a->d->code.n, *count = arena_array(a->d->a, uint32_t, n + 1),
-             *order = arena_array(a->d->a, uint32_t, a->nregs + 1);
+    uint32_t n = a->d->code.n, *count = arena_array(a->d->scratch, uint32_t, n + 1),
+             *order = arena_array(a->d->scratch, uint32_t, a->nregs + 1);
     for (uint32_t r = 0; r < a->nregs; r++)
         if (a->lives[r].width && a->lives[r].slot == NO_SLOT)
             count[(ends ? a->lives[r].to : a->lives[r].from) + 1]++;
@@ -249,7 +249,7 @@ static void give_slots(Allocator *a, Slots *s)
         /* a slot is free after the last instruction that reads it: no result overlaps a source */
         for (; *ends != UINT32_MAX && a->lives[*ends].to < l->from; ends++) {
             Life *over = &a->lives[*ends];
-            vec_push(a->d->a, &s->free[over->width == 8], over->slot);
+            vec_push(a->d->scratch, &s->free[over->width == 8], over->slot);
             s->words -= over->width / 4u;
         }
         l->slot = slot_take(a, s, l->width);
@@ -264,11 +264,10 @@ static void rename_slot(Allocator *a, void *context, uint32_t *slot, uint8_t wid
 
 uint32_t allocate_slots(Decoder *d)
 {
-    ArenaMark mark = arena_mark(d->a);
     Allocator a = {.d = d, .nregs = d->reg_bytes / UNIT};
     Slots s = {0};
     a.words = (a.nregs + 63) / 64;
-    a.lives = arena_array(d->a, Life, a.nregs);
+    a.lives = arena_array(d->scratch, Life, a.nregs);
     make_blocks(&a);
     find_lives_in_blocks(&a);
     find_lives(&a);
@@ -277,6 +276,5 @@ uint32_t allocate_slots(Decoder *d)
     for (uint32_t k = 0; k < d->code.n; k++)
         each_register(&a, k, rename_slot, NULL);
     d->reg_bytes = s.bytes;
-    arena_reset(d->a, mark);
     return s.most;
 }

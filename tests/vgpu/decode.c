@@ -22,8 +22,8 @@ Inst *emit(Decoder *d, Exec *exec, InstKind kind, uint8_t registers)
               .file_line = d->file_line,
               .text = d->text,
               .ntext = d->ntext};
-    vec_push(d->a, &d->code, i);
-    vec_push(d->a, &d->uses, (Uses){.fields = registers});
+    vec_push(d->scratch, &d->code, i);
+    vec_push(d->scratch, &d->uses, (Uses){.fields = registers});
     return &vec_last(&d->code);
 }
 
@@ -70,10 +70,10 @@ static const CachedRule *rule_of(Decoder *d, const Token *t, bool local)
 {
     RuleCache *cache = d->rules;
     while (cache->by_sym[local].n <= t->sym.id)
-        vec_push(d->a, &cache->by_sym[local], NULL);
+        vec_push(cache->a, &cache->by_sym[local], NULL);
     CachedRule **at = &cache->by_sym[local].at[t->sym.id];
     if (!*at) {
-        *at = arena_new(d->a, CachedRule);
+        *at = arena_new(cache->a, CachedRule);
         (*at)->known = split(t, sym_text(d->x->names, t->sym), local, &(*at)->op) &&
                        find_rule(&(*at)->op, &(*at)->rule);
     }
@@ -468,6 +468,14 @@ static void declare_parameters(Decoder *d, const FuncDecl *decl)
 /* What a compiler for the device needs beside those that live: the estimate is a rough one. */
 enum { SYSTEM_REGISTERS = 8 };
 
+static void *keep(Decoder *d, const void *scratch, size_t bytes)
+{
+    void *p = arena_alloc(d->a, bytes);
+    if (bytes)
+        memcpy(p, scratch, bytes);
+    return p;
+}
+
 static void finish(Decoder *d, const FuncDecl *decl)
 {
     Function *f = d->f;
@@ -479,22 +487,22 @@ static void finish(Decoder *d, const FuncDecl *decl)
     f->module = d->m;
     f->max_threads = decl->max_threads;
     memcpy(f->required, decl->required, sizeof f->required);
-    f->code = d->code.at;
+    f->code = keep(d, d->code.at, d->code.n * sizeof *d->code.at);
     f->ncode = (int)d->code.n;
     f->reg_bytes = d->reg_bytes;
     f->npreds = (int)d->npreds;
     f->shared_bytes = d->shared_bytes;
     f->local_bytes = (d->local_bytes + 15) & ~15u;
     f->nregisters = words + SYSTEM_REGISTERS > 255 ? 255 : words + SYSTEM_REGISTERS;
-    f->constants = d->constants.at;
+    f->constants = keep(d, d->constants.at, d->constants.n * sizeof *d->constants.at);
     f->nconstants = (int)d->constants.n;
-    f->specials = d->specials.at;
+    f->specials = keep(d, d->specials.at, d->specials.n * sizeof *d->specials.at);
     f->nspecials = (int)d->specials.n;
 }
 
 bool decode_function(Text *x, Module *m, RuleCache *rules, const FuncDecl *decl, Function *f)
 {
-    Decoder d = {.x = x, .a = x->a, .m = m, .f = f, .rules = rules};
+    Decoder d = {.x = x, .a = x->a, .scratch = rules->scratch, .m = m, .f = f, .rules = rules};
     f->name = sym_text(x->names, decl->name);
     d.guard = NO_GUARD;
     slot_new(&d, 4); /* the lanes' carry flags: op_alu.c */

@@ -57,6 +57,7 @@ typedef struct {
 } CachedRule;
 
 typedef struct {
+    Arena *a, *scratch;          /* scratch: emptied after each function */
     VEC(CachedRule *) by_sym[2]; /* [1]: parameters of calls, which live in local memory */
 } RuleCache;
 
@@ -70,7 +71,8 @@ typedef struct {
 
 typedef struct {
     Text *x;
-    Arena *a; /* results and scratch */
+    Arena *a;       /* what stays */
+    Arena *scratch; /* until the function is done */
     Module *m;
     Function *f;
     RuleCache *rules;

@@ -64,18 +64,20 @@ static bool write_addresses(Loaded *l, Text *x)
 
 static bool decode_entries(Loaded *l, Text *x)
 {
-    RuleCache rules = {0};
+    RuleCache rules = {.a = l->a, .scratch = arena_create()};
+    ArenaMark empty = arena_mark(rules.scratch);
     Module *m = &l->m;
+    bool ok = true;
     m->functions = arena_array(l->a, Function, x->funcs.n);
-    for (uint32_t k = 0; k < x->funcs.n; k++) {
+    for (uint32_t k = 0; ok && k < x->funcs.n; k++) {
         const FuncDecl *d = &x->funcs.at[k];
         if (!d->entry || !d->body)
             continue;
-        if (!decode_function(x, m, &rules, d, &m->functions[m->nfunctions]))
-            return false;
-        m->nfunctions++;
+        ok = decode_function(x, m, &rules, d, &m->functions[m->nfunctions++]);
+        arena_reset(rules.scratch, empty);
     }
-    return true;
+    arena_destroy(rules.scratch);
+    return ok;
 }
 
 Module *module_load(Device *device, const char *ptx, size_t n, const char **why)

@@ -7,25 +7,25 @@
 void scope_open(Decoder *d)
 {
     d->depth++;
-    vec_push(d->a, &d->marks, d->declared.n);
+    vec_push(d->scratch, &d->marks, d->declared.n);
 }
 
 static Name **head(Decoder *d, Sym sym)
 {
     while (d->names.n <= sym.id)
-        vec_push(d->a, &d->names, NULL);
+        vec_push(d->scratch, &d->names, NULL);
     return &d->names.at[sym.id];
 }
 
 Name *name_add(Decoder *d, Sym sym, NameKind kind)
 {
-    Name *n = arena_new(d->a, Name), **at = head(d, sym);
+    Name *n = arena_new(d->scratch, Name), **at = head(d, sym);
     n->outer = *at;
     n->kind = (uint8_t)kind;
     n->depth = d->depth;
     n->slot = NO_SLOT;
     *at = n;
-    vec_push(d->a, &d->declared, ((Declared){sym, d->depth}));
+    vec_push(d->scratch, &d->declared, ((Declared){sym, d->depth}));
     return n;
 }
 
@@ -75,7 +75,7 @@ void scope_close(Decoder *d)
 
 void branch_to(Decoder *d, uint32_t inst, uint32_t list, Sym label)
 {
-    vec_push(d->a, &d->fixups, ((Fixup){inst, list, label, d->depth, d->line}));
+    vec_push(d->scratch, &d->fixups, ((Fixup){inst, list, label, d->depth, d->line}));
 }
 
 static void give_slot(Decoder *d, Name *n, uint8_t width)
@@ -163,7 +163,7 @@ bool declare_registers(Decoder *d)
         d->i++;
         if (token_is(&t[d->i], '<')) {
             uint64_t count = t[d->i + 1].value;
-            vec_push(d->a, &d->ranges,
+            vec_push(d->scratch, &d->ranges,
                      ((Range){name->text, name->n, (uint32_t)count, d->depth, kind, width}));
             d->i += 3;
         } else {
@@ -182,7 +182,7 @@ static uint64_t place_shared(Decoder *d, uint32_t token, const Variable *v)
         if (d->shared_at.at[k].token == token)
             return d->shared_at.at[k].address;
     SharedAt at = {token, place(&d->shared_bytes, v)};
-    vec_push(d->a, &d->shared_at, at);
+    vec_push(d->scratch, &d->shared_at, at);
     return at.address;
 }
 

@@ -16,7 +16,7 @@ uint32_t slot_new(Decoder *d, uint32_t width)
 static void constants_grow(Decoder *d)
 {
     d->constant_size = d->constant_size ? d->constant_size * 2 : 64;
-    d->constant_table = arena_array(d->a, uint32_t, d->constant_size);
+    d->constant_table = arena_array(d->scratch, uint32_t, d->constant_size);
     for (uint32_t k = 0; k < d->constants.n; k++) {
         uint32_t at = (uint32_t)hash_word(d->constants.at[k].width, d->constants.at[k].value);
         while (d->constant_table[at &= d->constant_size - 1])
@@ -36,7 +36,7 @@ uint32_t slot_constant(Decoder *d, uint64_t value, uint32_t width)
         if (d->constants.at[k - 1].value == value && d->constants.at[k - 1].width == width)
             return d->constants.at[k - 1].slot;
     struct Constant c = {value, slot_new(d, width), (uint8_t)width};
-    vec_push(d->a, &d->constants, c);
+    vec_push(d->scratch, &d->constants, c);
     d->constant_table[at] = d->constants.n;
     return c.slot;
 }
@@ -47,7 +47,7 @@ uint32_t slot_special(Decoder *d, Special which, uint32_t width)
         if (d->specials.at[k].which == which && d->specials.at[k].width == width)
             return d->specials.at[k].slot;
     struct SpecialSlot s = {slot_new(d, width), (uint8_t)which, (uint8_t)width};
-    vec_push(d->a, &d->specials, s);
+    vec_push(d->scratch, &d->specials, s);
     return s.slot;
 }
 
@@ -215,7 +215,7 @@ static bool read_list(Decoder *d, Operand *out)
             d->i++;
         if (!operand_read(d, &o))
             return false;
-        vec_push(d->a, &items, o);
+        vec_push(d->scratch, &items, o);
     }
     d->i++;
     *out = (Operand){.kind = OPERAND_LIST, .items = items.at, .n = items.n};
@@ -258,7 +258,7 @@ bool operand_read(Decoder *d, Operand *out)
             return decode_error(d, "only predicates are negated with '!'");
     }
     if (token_is(&t[d->i], '|')) {
-        Operand *second = arena_new(d->a, Operand);
+        Operand *second = arena_new(d->scratch, Operand);
         d->i++;
         if (!operand_read(d, second))
             return false;
