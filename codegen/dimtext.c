@@ -159,7 +159,8 @@ static Text modulo_text(KText *t, const Modulo *m, bool whole_fits)
     const char *text = arena_printf(t->a, "%s %% %s", ktext_wrap(t, a, PREC_PRODUCT),
                                     ktext_wrap(t, b, PREC_UNARY));
     const bool product_fits = m->times <= INT32_MAX / by;
-    if (!ktext_is_wide(t, m->a) && !(product_fits && whole_fits))
+    const bool sum_fits = whole_fits || ktext_is_wide(t, m->rest);
+    if (!ktext_is_wide(t, m->a) && !(product_fits && sum_fits))
         text = arena_printf(t->a, "(%s)(%s)", ktext_int64(t), text);
     if (m->times != 1)
         text = arena_printf(t->a, "%s * %" PRId64, text, m->times);
