@@ -184,6 +184,15 @@ static bool dimensions(Text *x, uint32_t *i, uint64_t *count)
     return true;
 }
 
+/* x[] = {1, 2, 3}: as long as its initialiser, at the brace. */
+static uint64_t count_elements(const Text *x, uint32_t i)
+{
+    uint64_t n = 1;
+    for (; x->t[i].kind != TOKEN_END && !token_is(&x->t[i], '}'); i++)
+        n += token_is(&x->t[i], ',');
+    return n;
+}
+
 bool parse_variable(Text *x, uint32_t *i, VarDecl *out)
 {
     static const char *const vectors[] = {".v2", ".v4", ".v8"};
@@ -212,6 +221,8 @@ bool parse_variable(Text *x, uint32_t *i, VarDecl *out)
     out->v.name = sym_text(x->names, x->t[(*i)++].sym);
     if (!dimensions(x, i, &count))
         return false;
+    if (!count && token_is(&x->t[*i], '='))
+        count = count_elements(x, *i + 1);
     out->v.align = align ? align : element * vector;
     out->v.size = count * element * vector;
     if (token_is(&x->t[*i], '=') && ((*i)++, !initialiser(x, i, out, element)))
@@ -235,7 +246,7 @@ static bool parameter(Text *x, uint32_t *i, ParamDecl *p)
     for ((*i)++; x->t[*i].kind == TOKEN_WORD && x->t[*i].text[0] == '.'; (*i)++) {
         const Token *t = &x->t[*i];
         if (token_word(t, ".align")) {
-            uint32_t v;
+            uint32_t v = 0;
             (*i)++;
             if (!alignment(x, i, &v))
                 return false;
@@ -386,7 +397,7 @@ static bool target(Text *x, uint32_t *i)
 /* .file 1 "name.cu"[, time, size] */
 static bool file(Text *x, uint32_t *i)
 {
-    uint64_t number;
+    uint64_t number = 0;
     (*i)++;
     if (!parse_integer(x, i, &number) || x->t[*i].kind != TOKEN_STRING || number > 65535)
         return unexpected(x, *i, ".file");

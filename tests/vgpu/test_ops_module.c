@@ -65,7 +65,7 @@ static void variables(void **state)
                           ".const .align 8 .f64 y = 0d4004000000000000;\n"
                           ".global .align 8 .u64 at[2] = {x, generic(x)+8};\n"
                           ".global .align 8 .b8 bytes[10] = {0xFF(x), 0xFF00(x), 7};\n"
-                          ".global .f32 z = 0f3F800000;\n"
+                          ".global .f32 z = 0f3F800000;\n.global .b8 text[] = {104, 105, 0};\n"
                           ".global .align 16 .v4 .f32 w;\n"
                           ".visible .entry k() { ret; }");
     const Variable *x = module_variable(m, "x");
@@ -81,6 +81,8 @@ static void variables(void **state)
     assert_int_equal(word_of(module_variable(m, "bytes"), 1, 1), x->address >> 8 & 255);
     assert_int_equal(word_of(module_variable(m, "bytes"), 2, 1), 7);
     assert_int_equal(word_of(module_variable(m, "z"), 0, 4), 0x3f800000);
+    assert_int_equal(module_variable(m, "text")->size, 3);
+    assert_int_equal(word_of(module_variable(m, "text"), 1, 1), 'i');
     assert_int_equal(module_variable(m, "w")->size, 16);
     assert_int_equal(module_variable(m, "w")->address % 16, 0);
     module_unload(m);
