@@ -60,6 +60,29 @@ static CUresult check_target(const char *ptx, const char **why)
     return CUDA_ERROR_INVALID_PTX;
 }
 
+/** What the compiler for the device would refuse. */
+static CUresult check_sizes(const Module *m, const char **why)
+{
+    static char text[400];
+    static const struct {
+        const char *what;
+        uint32_t most;
+    } limits[] = {{"shared memory", 49152}, {"parameters", 32764}};
+    for (int k = 0; k < m->nfunctions; k++) {
+        const Function *f = &m->functions[k];
+        const uint32_t sizes[] = {f->shared_bytes, f->param_bytes};
+        for (int j = 0; j < 2; j++) {
+            if (sizes[j] <= limits[j].most)
+                continue;
+            snprintf(text, sizeof text, "kernel %.200s has %u bytes of %s, the limit is %u",
+                     f->name, sizes[j], limits[j].what, limits[j].most);
+            *why = text;
+            return CUDA_ERROR_INVALID_PTX;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 /* Every launch looks for its function here. */
 static struct {
     ModuleHandle **at;
@@ -77,6 +100,11 @@ CUresult module_make(Context *c, const void *image, ModuleHandle **out, const ch
     Module *m = module_load(c->device, image, strlen(image), why);
     if (!m)
         return CUDA_ERROR_INVALID_PTX;
+    r = check_sizes(m, why);
+    if (r) {
+        module_unload(m);
+        return r;
+    }
     ModuleHandle *h = handle_new(HANDLE_MODULE, sizeof *h, c);
     h->module = m;
     loaded.at = drv_grow(loaded.at, (loaded.n + 1) * sizeof(ModuleHandle *));

@@ -111,6 +111,9 @@ static const char newer[] = ".version 7.0\n.target sm_90\n.address_size 64\n";
 static const char unknown[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
                               ".visible .entry k()\n{\nfrobnicate.u32;\nret;\n}\n";
 
+static const char too_much[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                               ".visible .entry k()\n{\n.shared .align 4 .b8 s[49156];\nret;\n}\n";
+
 static void modules(void)
 {
     CUmodule m = NULL;
@@ -124,6 +127,9 @@ static void modules(void)
     GIVES(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, "no code at all"));
     GIVES(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, unknown, 2, names, values));
     HOLDS(strstr(log, "frobnicate") != NULL);
+    values[1] = (void *)(uintptr_t)sizeof log;
+    GIVES(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, too_much, 2, names, values));
+    HOLDS(strstr(log, "49156 bytes of shared memory, the limit is 49152") != NULL);
     HOLDS((size_t)(uintptr_t)values[1] == strlen(log) + 1);
     Kernels k = load_kernels();
     GIVES(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f, k.module, "nowhere"));
