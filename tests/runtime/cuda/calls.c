@@ -99,6 +99,28 @@ static void test_images(void **state)
                      0);
 }
 
+/* Code for this very GPU that its driver does not take, as the virtual GPU takes none: the PTX. */
+static void test_fallback(void **state)
+{
+    static const unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+    World *w = *state;
+    tn_model *m;
+    tn_device_info info = {.size = sizeof info};
+    tn_model_desc d = only_cuda;
+    tn_image x[2] = {only_cuda.images[0], {0}};
+    if (!getenv("VGPU_DEVICES"))
+        return;
+    ok(tn_device_properties(w->ctx, gpu, &info));
+    x[1] = (tn_image){.arch = info.major * 10 + info.minor, .data = elf};
+    d.images = x;
+    d.nimages = 2;
+    ok(tn_model_create(w->ctx, &d, NULL, &m));
+    tn_model_destroy(m);
+    x[0].arch = 998; /* which there is not: what the driver says */
+    assert_int_equal(tn_model_create(w->ctx, &d, NULL, &m), TN_DRIVER);
+    assert_non_null(strstr(tn_last_error(), "CUDA_ERROR_NO_BINARY_FOR_GPU (209)"));
+}
+
 /* --- calls ---------------------------------------------------------------------------------------
  */
 
@@ -452,9 +474,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
-        T(test_devices),        T(test_choice),       T(test_images), T(test_host_tensors),
-        T(test_device_tensors), T(test_strided),      T(test_empty),  T(test_inout),
-        T(test_fill),           T(test_constant),     T(test_print),  T(test_tape),
-        T(test_mistakes),       T(test_index_errors), T(test_state),  T(test_files)};
+        T(test_devices),      T(test_choice),         T(test_images),       T(test_fallback),
+        T(test_host_tensors), T(test_device_tensors), T(test_strided),      T(test_empty),
+        T(test_inout),        T(test_fill),           T(test_constant),     T(test_print),
+        T(test_tape),         T(test_mistakes),       T(test_index_errors), T(test_state),
+        T(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,8 +175,8 @@ static void test_each(void **state)
     (void)state;
     int failed = 0;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        /* some failures are survived (memory, once more); after three there are no more calls */
-        for (int n = 1, survived = 0; survived < 3 && n < 40; n++) {
+        /* some failures are survived (memory, once more); after two there are no more calls */
+        for (int n = 1, survived = 0; survived < 2 && n <= 12; n++) {
             char failure[64];
             snprintf(failure, sizeof failure, "%s:%d", calls[i], n);
             const int status = run_with(failure, n % 2 ? "0" : "1");
@@ -186,7 +186,7 @@ static void test_each(void **state)
             failed += status == FAILED;
         }
     }
-    assert_true(failed > 100);
+    assert_true(failed > 80);
 }
 
 /* The message names the kernel and its line. */
