@@ -111,7 +111,8 @@ TN_API tn_stream *tn_stream_default(tn_context *ctx, DLDevice device);
 TN_API DLDevice tn_stream_device(const tn_stream *s);
 /** The CUstream; NULL for the CPU. */
 TN_API void *tn_stream_native(const tn_stream *s);
-/** Waits until all work given to the stream so far is done; reports what went wrong in it. */
+/** Waits until all work given to the stream so far is done; reports what went wrong in it. NULL is
+ * the CPU's: a GPU's default stream is tn_stream_default's, or tn_device_synchronize waits. */
 TN_API tn_status tn_stream_synchronize(tn_stream *s);
 /** What comes after on `s` waits for what was given to `other` so far. */
 TN_API tn_status tn_stream_wait_stream(tn_stream *s, tn_stream *other);
