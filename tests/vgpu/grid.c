@@ -282,6 +282,7 @@ static void block_free(BlockState *state)
         free(b->warps[0].state);
     free(b->warps);
     shared_free(b);
+    blocks_free(b);
     free(state);
 }
 
