@@ -16,6 +16,7 @@ typedef struct {
     const char *settings; /* "VGPU_FAIL=cuMemAlloc:2", for the wrong run; or NULL */
     int status;           /* of the wrong run: 86, or what the program makes of a failed call */
     int seeds;            /* how many are tried, each in each order of streams; 0: one */
+    const char *always;   /* settings of both runs, or NULL */
     int findings;         /* how many there are; 0: one */
 } Bug;
 

@@ -190,23 +190,159 @@ static void blas(cublasStatus_t s, const char *what)
         failure(what, cublasGetStatusName(s));
 }
 
+static void multiply(cublasHandle_t h, CUdeviceptr a, CUdeviceptr c, int n)
+{
+    float one = 1, zero = 0;
+    blas(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_T, n, n, n, &one, (float *)a, n, (float *)a, n,
+                     &zero, (float *)c, n),
+         "cublasSgemm");
+}
+
 /* The output has one row too few. */
 static void product_bounds(CUmodule m, int wrong)
 {
     enum { N = 16 };
-    float *x = user_numbers(N * N, 1), one = 1, zero = 0;
+    float *x = user_numbers(N * N, 1);
     cublasHandle_t h;
     (void)m;
     CUdeviceptr a = user_upload(x, N * N * 4), c = user_alloc(N * N * 4 - (wrong ? 4 : 0));
     blas(cublasCreate(&h), "cublasCreate");
-    blas(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_T, N, N, N, &one, (float *)a, N, (float *)a, N,
-                     &zero, (float *)c, N),
-         "cublasSgemm");
+    multiply(h, a, c, N);
     CUresult r = cuCtxSynchronize();
     blas(cublasDestroy(h), "cublasDestroy");
     cuMemFree(a);
     cuMemFree(c);
     free(x);
+    EXPECT(r);
+}
+
+/* An input that nothing has written in full. */
+static void product_uninit(CUmodule m, int wrong)
+{
+    enum { N = 16 };
+    float *x = user_numbers(N * N, 1);
+    cublasHandle_t h;
+    (void)m;
+    CUdeviceptr a = user_alloc(N * N * 4), c = user_alloc(N * N * 4);
+    CHECK(cuMemcpyHtoD(a, x, N * N * 4 - (wrong ? 4 : 0)));
+    blas(cublasCreate(&h), "cublasCreate");
+    multiply(h, a, c, N);
+    CUresult r = cuCtxSynchronize();
+    blas(cublasDestroy(h), "cublasDestroy");
+    cuMemFree(a);
+    cuMemFree(c);
+    free(x);
+    EXPECT(r);
+}
+
+/* A kernel makes the input on one stream, the product is on another one. */
+static void product_order(CUmodule m, int wrong)
+{
+    enum { N = 32 };
+    CUdeviceptr a = user_alloc(N * N * 4), c = user_alloc(N * N * 4);
+    CUstream one, two;
+    CUevent filled;
+    cublasHandle_t h;
+    float value = 3;
+    int n = N * N;
+    void *args[] = {&a, &value, &n};
+    CHECK(cuMemsetD8(a, 0, N * N * 4));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&two, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
+    blas(cublasCreate(&h), "cublasCreate");
+    blas(cublasSetStream(h, (cudaStream_t)two), "cublasSetStream");
+    CHECK(cuLaunchKernel(user_function(m, "fill"), N, 1, 1, N, 1, 1, 0, one, args, NULL));
+    CHECK(cuEventRecord(filled, one));
+    if (!wrong)
+        CHECK(cuStreamWaitEvent(two, filled, 0));
+    multiply(h, a, c, N);
+    CHECK(cuStreamSynchronize(one));
+    CHECK(cuStreamSynchronize(two));
+    blas(cublasDestroy(h), "cublasDestroy");
+    cuEventDestroy(filled);
+    cuStreamDestroy(one);
+    cuStreamDestroy(two);
+    cuMemFree(a);
+    cuMemFree(c);
+}
+
+/* Two streams' products use one workspace. */
+static void workspace_shared(CUmodule m, int wrong)
+{
+    enum { N = 32 };
+    float *x = user_numbers(N * N, 1);
+    CUdeviceptr a = user_upload(x, N * N * 4), c[2], space[2];
+    CUstream s[2];
+    cublasHandle_t h;
+    (void)m;
+    blas(cublasCreate(&h), "cublasCreate");
+    for (int i = 0; i < 2; i++) {
+        c[i] = user_alloc(N * N * 4);
+        space[i] = user_alloc(1 << 16);
+        CHECK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    }
+    for (int i = 0; i < 2; i++) {
+        blas(cublasSetStream(h, (cudaStream_t)s[i]), "cublasSetStream");
+        blas(cublasSetWorkspace(h, (void *)space[wrong ? 0 : i], 1 << 16), "cublasSetWorkspace");
+        multiply(h, a, c[i], N);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(cuStreamSynchronize(s[i]));
+        cuStreamDestroy(s[i]);
+        cuMemFree(c[i]);
+    }
+    cuMemFree(space[0]);
+    cuMemFree(space[1]);
+    cuMemFree(a);
+    blas(cublasDestroy(h), "cublasDestroy");
+    free(x);
+}
+
+/* A handle of device 0, while device 1 is current. */
+static void handle_device(CUmodule m, int wrong)
+{
+    enum { N = 4 };
+    CUcontext first, other;
+    cublasHandle_t h;
+    (void)m;
+    CUdeviceptr a = user_alloc(N * N * 4), c = user_alloc(N * N * 4);
+    CHECK(cuMemsetD8(a, 0, N * N * 4));
+    CHECK(cuCtxGetCurrent(&first));
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    blas(cublasCreate(&h), "cublasCreate");
+    CHECK(cuCtxSetCurrent(wrong ? other : first));
+    multiply(h, a, c, N);
+    CHECK(cuCtxSetCurrent(first));
+    CHECK(cuCtxSynchronize());
+    blas(cublasDestroy(h), "cublasDestroy");
+    cuMemFree(a);
+    cuMemFree(c);
+    CHECK(cuDevicePrimaryCtxRelease(1));
+}
+
+/* A kernel of device 0 reads device 1's memory. */
+static void no_peer(CUmodule m, int wrong)
+{
+    CUcontext first, other;
+    float x[64] = {0};
+    int n = 64;
+    CUdeviceptr out = user_alloc(sizeof x);
+    CHECK(cuCtxGetCurrent(&first));
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuCtxSetCurrent(other));
+    CUdeviceptr in = user_upload(x, sizeof x);
+    CHECK(cuCtxSetCurrent(first));
+    if (!wrong)
+        CHECK(cuCtxEnablePeerAccess(other, 0));
+    void *args[] = {&in, &out, &n};
+    CUresult r = launch(m, "copy", 1, 64, args);
+    cuMemFree(out);
+    CHECK(cuCtxSetCurrent(other));
+    CHECK(cuMemFree(in));
+    CHECK(cuCtxSetCurrent(first));
+    CHECK(cuDevicePrimaryCtxRelease(1));
     EXPECT(r);
 }
 
@@ -246,6 +382,12 @@ const Bug bugs_host[] = {
     {"injected", NULL, "CUDA_ERROR_OUT_OF_MEMORY", NULL, injected, "VGPU_FAIL=cuMemAlloc:2",
      .status = 3},
     {"product_bounds", "bounds", "cublasSgemm", NULL, product_bounds, .status = 86},
+    {"product_uninit", "uninit", "A of cublasSgemm", NULL, product_uninit, .status = 86},
+    {"product_order", "order", "cublasSgemm", NULL, product_order, .status = 86, .seeds = 4},
+    {"workspace_shared", "order", "cublasSgemm", NULL, workspace_shared, .status = 86, .seeds = 4},
+    {"handle_device", "library", "device 1", NULL, handle_device, .status = 86,
+     .always = "VGPU_DEVICES=2"},
+    {"no_peer", "bounds", "kernel copy", "copy", no_peer, .status = 86, .always = "VGPU_DEVICES=2"},
     {"dead_handle", "library", "cublasSetStream", NULL, dead_handle, .status = 86},
     {0},
 };

@@ -72,18 +72,25 @@ typedef struct {
     int status;
 } Result;
 
-static void set_up(const char *settings, const char *order, int seed)
+static void set(const char *settings)
 {
-    char number[16], copy[128];
-    snprintf(number, sizeof number, "%d", seed);
-    setenv("VGPU_SEED", number, 1);
-    setenv("VGPU_ORDER", order, 1);
+    char copy[128];
     if (!settings)
         return;
     snprintf(copy, sizeof copy, "%s", settings);
     char *value = strchr(copy, '=');
     *value++ = 0;
     setenv(copy, value, 1);
+}
+
+static void set_up(const Bug *b, int wrong, const char *order, int seed)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", seed);
+    setenv("VGPU_SEED", number, 1);
+    setenv("VGPU_ORDER", order, 1);
+    set(b->always);
+    set(wrong ? b->settings : NULL);
 }
 
 static Result start(const char *self, const Bug *b, int wrong, const char *ptx, const char *order,
@@ -101,7 +108,7 @@ static Result start(const char *self, const Bug *b, int wrong, const char *ptx, 
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
-        set_up(wrong ? b->settings : NULL, order, seed);
+        set_up(b, wrong, order, seed);
         execl(self, self, "--run", b->name, wrong ? "1" : "0", ptx, (char *)NULL);
         _exit(127);
     }
