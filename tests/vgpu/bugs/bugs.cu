@@ -1,6 +1,6 @@
-// bugs.cu: one mistake of each kind in device code. Every kernel takes `wrong`: 1 makes the mistake, 0 is
-// the kernel as it should be, which must give no finding. A line that a finding has to name is marked
-// with "planted: NAME". SPDX-License-Identifier: MIT
+// bugs.cu: one mistake of each kind in device code. Every kernel takes `wrong`: 1 makes the
+// mistake, 0 is the kernel as it should be, which must give no finding. A line that a finding has
+// to name is marked with "planted: NAME". SPDX-License-Identifier: MIT
 
 // One thread too many writes.
 extern "C" __global__ void bounds_global(float *out, int n, int wrong)
@@ -55,8 +55,8 @@ extern "C" __global__ void uninit_shared(float *out, int wrong)
     out[t] = tile[63 - t]; // planted: uninit_shared
 }
 
-// The second warp reads what the first one writes, without a barrier between. Which of the two comes too
-// early depends on who runs first.
+// The second warp reads what the first one writes, without a barrier between. Which of the two
+// comes too early depends on who runs first.
 extern "C" __global__ void shared_race(float *out, int wrong)
 {
     __shared__ float tile[32];
@@ -99,7 +99,7 @@ extern "C" __global__ void barrier_divergent(float *out, int wrong)
     tile[t] = t;
     if (wrong && t < 16)
         __syncthreads(); // planted: barrier_divergent
-    __syncthreads(); // planted: barrier_divergent
+    __syncthreads();     // planted: barrier_divergent
     out[t] = tile[63 - t];
 }
 

@@ -1,5 +1,5 @@
-// kernels.cu: four classics of CUDA, as one would write them for a real device; program.c runs them.
-// SPDX-License-Identifier: MIT
+// kernels.cu: four classics of CUDA, as one would write them for a real device; program.c runs
+// them. SPDX-License-Identifier: MIT
 
 extern "C" __global__ void add(const float *x, const float *y, float *z, int n)
 {

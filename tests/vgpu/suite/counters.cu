@@ -1,5 +1,5 @@
-// counters.cu: kernels whose accesses are known by count; counters.c has the numbers. Each is launched as one
-// block of 128 threads. SPDX-License-Identifier: MIT
+// counters.cu: kernels whose accesses are known by count; counters.c has the numbers. Each is
+// launched as one block of 128 threads. SPDX-License-Identifier: MIT
 #define KERNEL extern "C" __global__
 
 KERNEL void neighbours(const float *in, float *out)

@@ -1,9 +1,9 @@
-// suite.cu: correct kernels of many kinds; suite.c knows what they compute. None may give a finding, on any
-// compute capability. SPDX-License-Identifier: MIT
+// suite.cu: correct kernels of many kinds; suite.c knows what they compute. None may give a
+// finding, on any compute capability. SPDX-License-Identifier: MIT
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define KERNEL extern "C" __global__
+#define KERNEL  extern "C" __global__
 #define LARGEST __int_as_float(0x7f800000) // infinity
 
 __device__ float warp_sum(float v)
@@ -58,7 +58,8 @@ KERNEL void softmax(const float *__restrict__ x, float *__restrict__ y, int cols
         y[c] = expf(x[c] - high) / sum;
 }
 
-KERNEL void layernorm(const float *__restrict__ x, const float *__restrict__ scale, float *__restrict__ y, int cols)
+KERNEL void layernorm(const float *__restrict__ x, const float *__restrict__ scale,
+                      float *__restrict__ y, int cols)
 {
     x += (size_t)blockIdx.x * cols;
     y += (size_t)blockIdx.x * cols;
@@ -86,7 +87,8 @@ KERNEL void gelu(const float4 *__restrict__ x, float4 *__restrict__ y, int n)
 }
 
 // 64 x 64 tiles, 256 threads, 4 x 4 results each; m, n, k are multiples of 64, 64, 16.
-KERNEL void sgemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, int m, int n, int k)
+KERNEL void sgemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c,
+                  int m, int n, int k)
 {
     __shared__ float ta[16][68], tb[16][64];
     int t = threadIdx.x, tx = t % 16, ty = t / 16, row = blockIdx.y * 64, col = blockIdx.x * 64;
@@ -212,7 +214,8 @@ KERNEL void conv(const float *x, const float *w, float *y, int channels, int hei
         for (int dy = -1; dy <= 1; dy++)
             for (int dx = -1; dx <= 1; dx++)
                 if (r + dy >= 0 && r + dy < height && c + dx >= 0 && c + dx < width)
-                    sum += x[(i * height + r + dy) * width + c + dx] * w[((o * channels + i) * 3 + dy + 1) * 3 + dx + 1];
+                    sum += x[(i * height + r + dy) * width + c + dx] *
+                           w[((o * channels + i) * 3 + dy + 1) * 3 + dx + 1];
     y[(o * height + r) * width + c] = sum;
 }
 
@@ -264,8 +267,9 @@ KERNEL void functions(const float *x, float *y, int n)
     if (i >= n)
         return;
     float v = x[i], a = fabsf(v) + 1e-3f;
-    float all[12] = {sinf(v * 1000), cosf(v), tanf(v), expf(v), logf(a), tanhf(v),
-                     erff(v), powf(a, 2.5f), sqrtf(a), fmodf(v * 100, 0.7f), floorf(v * 10), atan2f(v, a)};
+    float all[12] = {sinf(v * 1000), cosf(v),     tanf(v),       expf(v),  logf(a),
+                     tanhf(v),       erff(v),     powf(a, 2.5f), sqrtf(a), fmodf(v * 100, 0.7f),
+                     floorf(v * 10), atan2f(v, a)};
     for (int k = 0; k < 12; k++)
         y[i * 12 + k] = all[k];
 }
@@ -398,8 +402,9 @@ KERNEL void tensor(const __half *a, const __half *b, float *c, int k)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(ta + t * 8)),
                      "l"(a + t / 2 * k + at + t % 2 * 8));
         if (t < 16)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(tb + t * 8)),
-                         "l"(b + t / 2 * k + at + t % 2 * 8));
+            asm volatile(
+                "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(tb + t * 8)),
+                "l"(b + t / 2 * k + at + t % 2 * 8));
         asm volatile("cp.async.commit_group;");
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads();
@@ -410,7 +415,8 @@ KERNEL void tensor(const __half *a, const __half *b, float *c, int k)
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                      : "=r"(rb[0]), "=r"(rb[1])
                      : "r"(shared_address(tb + t % 8 * 16 + t / 8 % 2 * 8)));
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, "
                      "{%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                      : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
