@@ -287,6 +287,43 @@ static void print_lanes(Cuda *c, const KStmt *s)
     close_body(c, bare);
 }
 
+/* --- unrolling -----------------------------------------------------------------------------------
+ * The compiler unrolls loops to have several loads under way. Divisions, roots and what is made of
+ * them call functions for rare arguments; many of those side by side cost registers, up to spilling,
+ * and gain nothing. */
+
+enum { HEAVY = 5 };
+
+static int expr_weight(const Kernel *k, KExpr e, bool *seen)
+{
+    if (!e.id || seen[e.id])
+        return 0;
+    const KExprInfo *x = kexpr(k, e);
+    seen[e.id] = true;
+    int weight = x->kind == KE_OP       ? op_info(x->op)->weight
+                 : x->kind == KE_RANDOM ? HEAVY + 1
+                 : x->kind == KE_EXTERN ? HEAVY + 1
+                                        : 0;
+    for (int i = 0; i < 3; i++)
+        weight += expr_weight(k, x->in[i], seen);
+    return weight;
+}
+
+static int block_weight(const Kernel *k, const KBlock *b, bool *seen)
+{
+    int weight = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        weight += expr_weight(k, b->at[i].expr, seen) + block_weight(k, &b->at[i].body, seen);
+    return weight;
+}
+
+static void keep_rolled(Cuda *c, const KStmt *s)
+{
+    bool *seen = arena_array(c->t.a, bool, c->t.k->exprs.n);
+    if (block_weight(c->t.k, &s->body, seen) > HEAVY)
+        emit_raw(&c->t.e, "#pragma unroll 1\n");
+}
+
 static void print_serial(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
@@ -302,6 +339,8 @@ static void print_serial(Cuda *c, const KStmt *s)
                                   : arena_printf(t->a, "%s++", name);
     if (s->loop == FOR_UNROLL)
         emit_raw(&t->e, "#pragma unroll\n");
+    else
+        keep_rolled(c, s);
     if (end.prec == PREC_PRIMARY) {
         emit_open(&t->e, "for (%s %s = %s; %s < %s; %s) {", type, name, lo, name, end.text, step);
     } else {
