@@ -56,11 +56,29 @@ static int64_t value(const At *at, Dim d)
     return d.id && dim_eval(at->p->cx->dims, d, at->values, &v) ? v : 0;
 }
 
+/* Costs of absurd sizes stop at the largest number. */
+static int64_t sum(int64_t a, int64_t b)
+{
+    int64_t r;
+    return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
+static int64_t product(int64_t a, int64_t b)
+{
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
+static void add(int64_t *to, int64_t more)
+{
+    *to = sum(*to, more);
+}
+
 static int64_t buffer_bytes(const At *at, const Buffer *b)
 {
     int64_t n = dtype_size(b->dtype);
     for (uint32_t i = 0; i < b->rank; i++)
-        n *= value(at, b->shape[i]);
+        n = product(n, value(at, b->shape[i]));
     return n;
 }
 
@@ -79,7 +97,7 @@ static int64_t peak_of(const At *at, const HostProgram *h)
         for (uint32_t i = 1; i < h->buffers.n; i++) {
             const Buffer *b = &h->buffers.at[i];
             if (b->kind == BUF_TEMP && !b->of && b->first <= s && s <= b->last)
-                now += buffer_bytes(at, b);
+                add(&now, buffer_bytes(at, b));
         }
         if (now > peak)
             peak = now;
@@ -89,19 +107,23 @@ static int64_t peak_of(const At *at, const HostProgram *h)
 
 static int64_t gemm_flops(const At *at, const Step *s)
 {
-    return 2 * value(at, s->m) * value(at, s->n) * value(at, s->k) * value(at, s->batch[0]) *
-           value(at, s->batch[1]);
+    const Dim factors[] = {s->m, s->n, s->k, s->batch[0], s->batch[1]};
+    int64_t n = 2;
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        n = product(n, value(at, factors[i]));
+    return n;
 }
 
 static int64_t gemm_bytes(const At *at, const HostProgram *h, const Step *s, bool written)
 {
-    const int64_t batch = value(at, s->batch[0]) * value(at, s->batch[1]);
+    const int64_t batch = product(value(at, s->batch[0]), value(at, s->batch[1]));
     const int64_t m = value(at, s->m), n = value(at, s->n), k = value(at, s->k);
-    const int64_t c = batch * m * n * dtype_size(h->buffers.at[s->c.buf].dtype);
+    const int64_t c =
+        product(product(batch, product(m, n)), dtype_size(h->buffers.at[s->c.buf].dtype));
     if (written)
         return c;
-    return batch * (m * k + k * n) * dtype_size(h->buffers.at[s->a.buf].dtype) +
-           (s->accumulate ? c : 0);
+    const int64_t in = product(batch, sum(product(m, k), product(k, n)));
+    return sum(product(in, dtype_size(h->buffers.at[s->a.buf].dtype)), s->accumulate ? c : 0);
 }
 
 static Cost cost_of(const HostModel *m, const At *at, const HostProgram *h)
@@ -112,24 +134,24 @@ static Cost cost_of(const HostModel *m, const At *at, const HostProgram *h)
         if (s->kind == STEP_LAUNCH) {
             const Kernel *k = m->kernels.at[s->kernel];
             c.launches++;
-            c.read += value(at, k->bytes_read);
-            c.written += value(at, k->bytes_written);
-            c.least += value(at, k->bytes_least);
-            c.flops += value(at, k->flops);
+            add(&c.read, value(at, k->bytes_read));
+            add(&c.written, value(at, k->bytes_written));
+            add(&c.least, value(at, k->bytes_least));
+            add(&c.flops, value(at, k->flops));
         } else if (s->kind == STEP_GEMM) {
             c.gemms++;
-            c.gemm_flops += gemm_flops(at, s);
+            add(&c.gemm_flops, gemm_flops(at, s));
             const int64_t read = gemm_bytes(at, h, s, false), written = gemm_bytes(at, h, s, true);
-            c.read += read;
-            c.written += written;
-            c.least += read + written;
+            add(&c.read, read);
+            add(&c.written, written);
+            add(&c.least, sum(read, written));
         }
     }
     c.peak = peak_of(at, h);
     if (h->graph->kind == GRAPH_FORWARD_TRAIN)
         for (uint32_t i = 0; i < h->tape.n; i++)
             if (h->buffers.at[h->tape.at[i]].kind == BUF_TAPE)
-                c.saved += buffer_bytes(at, &h->buffers.at[h->tape.at[i]]);
+                add(&c.saved, buffer_bytes(at, &h->buffers.at[h->tape.at[i]]));
     return c;
 }
 
@@ -172,7 +194,8 @@ static void text_kernel(const At *at, const Kernel *k, StrBuf *out)
     const int64_t flops = value(at, k->flops);
     sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n",
               sym_text(at->p->cx->names, k->name), class_name(k->class), (long long)read,
-              (long long)written, (long long)flops, ratio(flops, read + written), lines_of(at, k));
+              (long long)written, (long long)flops, ratio(flops, sum(read, written)),
+              lines_of(at, k));
 }
 
 static void text_gemm(const At *at, const HostProgram *h, const Step *s, StrBuf *out)
@@ -183,7 +206,8 @@ static void text_gemm(const At *at, const HostProgram *h, const Step *s, StrBuf 
     snprintf(name, sizeof name, "gemm %lldx%lldx%lld", (long long)value(at, s->m),
              (long long)value(at, s->n), (long long)value(at, s->k));
     sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n", name, "contract",
-              (long long)read, (long long)written, (long long)flops, ratio(flops, read + written),
+              (long long)read, (long long)written, (long long)flops,
+              ratio(flops, sum(read, written)),
               source_where(at->p->cx->sources, at->a, s->site.at, false));
 }
 
@@ -212,8 +236,8 @@ void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsi
                   "\n%s: %d launches, %d gemms; %lld bytes moved, %.2f of the least; %lld FLOPs; "
                   "temporaries %lld bytes, saved %lld bytes\n",
                   sym_text(m->p->cx->names, h->name), c.launches, c.gemms,
-                  (long long)(c.read + c.written), ratio(c.read + c.written, c.least),
-                  (long long)(c.flops + c.gemm_flops), (long long)c.peak, (long long)c.saved);
+                  (long long)sum(c.read, c.written), ratio(sum(c.read, c.written), c.least),
+                  (long long)sum(c.flops, c.gemm_flops), (long long)c.peak, (long long)c.saved);
         sb_printf(out, "  %-32s %-8s %12s %12s %12s %8s  %s\n", "kernel", "class", "read",
                   "written", "FLOPs", "FLOP/B", "lines");
         for (uint32_t k = 0; k < h->steps.n; k++)

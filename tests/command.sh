@@ -272,6 +272,12 @@ expect 0 '^1$' -- message_once
 expect 0 'target cpu   B=3$' -- "$tenon" -report "$digits" B=3
 expect 2 "has no size 'Q'" -- "$tenon" -report "$digits" Q=3
 expect 2 "has no size 'Batch'.*B" -- "$tenon" -report "$digits" Batch=3
+cat >square.tn <<'END'
+module S { fn forward(x: [B, B], y: [B, B]) -> (z: [B, B]) { return (x @ y).exp() @ x } }
+model s = S()
+END
+expect 0 '"flops": 9223372036854775807|9223372036854775807 FLOPs' '!-[0-9]' -- "$tenon" -report square.tn B=2147483647
+expect 2 "'B=2147483648': expected SIZE=NUMBER" -- "$tenon" -report square.tn B=2147483648
 expect 2 "'B=x': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=x
 expect 2 "'B=99999999999999999999': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=99999999999999999999
 expect 2 "the size B is given twice" -- "$tenon" -report "$digits" B=1 B=2
