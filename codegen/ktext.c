@@ -140,10 +140,16 @@ const char *ktext_let_name(KText *t, const KStmt *s)
 
 void ktext_print_check(KText *t, const KStmt *s)
 {
-    const char *index, *size;
+    const char *index, *size, *guard = ktext_guard(t, s->pred).text;
+    const bool first = t->target == TARGET_CUDA; /* many may fail: one of them writes */
+    const uint32_t site = ktext_site(t, s->site);
     ktext_line(t, s);
-    emit_open(&t->e, "if (!(%s)) {", ktext_guard(t, s->pred).text);
-    emit_line(&t->e, "error[0] = %u;", ktext_site(t, s->site));
+    if (first) {
+        emit_open(&t->e, "if (!(%s) && atomicCAS(error, 0, %u) == 0) {", guard, site);
+    } else {
+        emit_open(&t->e, "if (!(%s)) {", guard);
+        emit_line(&t->e, "error[0] = %u;", site);
+    }
     if (ktext_checked(t, s->pred, &index, &size)) {
         emit_line(&t->e, "error[1] = %s;", index);
         emit_line(&t->e, "error[2] = %s;", size);

@@ -48,6 +48,14 @@ static inline void __syncthreads()
     emulated_wait(AT_BLOCK);
 }
 
+static inline int atomicCAS(int *at, int compare, int value)
+{
+    const int old = *at; /* fibers give way at barriers only */
+    if (old == compare)
+        *at = value;
+    return old;
+}
+
 static inline void __syncwarp()
 {
     emulated_wait(AT_WARP);
