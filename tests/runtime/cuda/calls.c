@@ -404,6 +404,27 @@ static void test_index_errors(void **state)
     tn_tensor_release(&on_device);
 }
 
+/* Hundreds of bad indices: one is reported, and its words belong together. */
+static void test_many_index_errors(void **state)
+{
+    enum { N = 600 };
+    World *w = *state;
+    static float x[N * 3];
+    static int32_t index[N];
+    int64_t rows[] = {N, 3};
+    const DLTensor xd = host(x, rows);
+    DLTensor id = {
+        .data = index, .device = cpu, .ndim = 1, .dtype = {kDLInt, 32, 1}, .shape = rows};
+    DLTensor rd = {0};
+    const DLTensor *args[] = {&xd, &id, &rd};
+    for (int i = 0; i < N; i++)
+        index[i] = i;
+    assert_int_equal(tn_call(w->m, NULL, GATHER, args, 3, NULL), TN_INDEX);
+    int got = -1;
+    assert_int_equal(sscanf(tn_last_error(), "m.tn:5: gather: index %d is out of range", &got), 1);
+    assert_true(got >= 3 && got < N);
+}
+
 /* --- state ---------------------------------------------------------------------------------------
  */
 
@@ -473,11 +494,14 @@ static void test_files(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
-    const struct CMUnitTest tests[] = {
-        T(test_devices),      T(test_choice),         T(test_images),       T(test_fallback),
-        T(test_host_tensors), T(test_device_tensors), T(test_strided),      T(test_empty),
-        T(test_inout),        T(test_fill),           T(test_constant),     T(test_print),
-        T(test_tape),         T(test_mistakes),       T(test_index_errors), T(test_state),
-        T(test_files)};
+    const struct CMUnitTest tests[] = {T(test_devices),      T(test_choice),
+                                       T(test_images),       T(test_fallback),
+                                       T(test_host_tensors), T(test_device_tensors),
+                                       T(test_strided),      T(test_empty),
+                                       T(test_inout),        T(test_fill),
+                                       T(test_constant),     T(test_print),
+                                       T(test_tape),         T(test_mistakes),
+                                       T(test_index_errors), T(test_many_index_errors),
+                                       T(test_state),        T(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

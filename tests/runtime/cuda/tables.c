@@ -122,7 +122,9 @@ const char pair_ptx[] =
     "  ld.param.u64 %rd6, [error];\n"
     "  mov.u32 %r7, 1;\n"
     "  mov.u32 %r8, 3;\n"
-    "  st.global.u32 [%rd6], %r7;\n"
+    "  atom.global.cas.b32 %r9, [%rd6], 0, %r7;\n"
+    "  setp.ne.s32 %p3, %r9, 0;\n"
+    "  @%p3 bra STORE;\n" /* another was first */
     "  st.global.u32 [%rd6+4], %r5;\n"
     "  st.global.u32 [%rd6+8], %r8;\n"
     "STORE:\n"
