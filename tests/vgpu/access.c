@@ -186,23 +186,18 @@ uint32_t request_sectors(const Request *r)
     Pattern *p = (Pattern *)r->p;
     if (!p)
         return LANES;
-    uint32_t phase = r->base % 32;
+    uint32_t phase = (uint32_t)(r->base + (uint64_t)(int64_t)p->min) % 32;
     if (p->layout == LANES_CONTIGUOUS)
         return (phase + LANES * p->bytes + 31u) / 32;
     if (p->phase == phase)
         return p->sectors;
-    uint32_t n = 0;
-    for (int l = 0; l < LANES; l++) {
-        uint32_t sector = (uint32_t)((int32_t)phase + p->delta[l] - p->min) / 32, seen = 0;
-        for (int k = 0; k < LANES; k++) {
-            uint32_t other = (uint32_t)((int32_t)phase + p->delta[k] - p->min) / 32;
-            seen |= (uint32_t)(k < l) & (uint32_t)(other == sector);
-        }
-        n += !seen;
-    }
+    uint32_t sector[LANES];
+    for (int l = 0; l < LANES; l++)
+        sector[l] = (phase + (uint32_t)(p->delta[l] - p->min)) / 32;
+    /* Lanes that are off have the sector of one that is on. */
     p->phase = (uint8_t)phase;
-    p->sectors = (uint8_t)n;
-    return n;
+    p->sectors = (uint8_t)__builtin_popcount(~compare_lanes(sector, LANES).seen);
+    return p->sectors;
 }
 
 static Space space_of(uint64_t address, uint64_t *offset)
@@ -284,16 +279,11 @@ static uint8_t *lane_local(Warp *w, const Inst *i, int lane, uint64_t address, u
     return at;
 }
 
-static uint8_t *lane_global(Warp *w, const Inst *i, int lane, uint64_t address, uint32_t bytes,
-                            LaneTouch touch, const uint8_t *value)
+/** Order, races between blocks, what is written: of an access that is right otherwise. */
+static void lane_note(Warp *w, const Inst *i, int lane, Alloc *a, uint64_t address, uint32_t bytes,
+                      LaneTouch touch, const uint8_t *value)
 {
-    uint8_t *at = memory_lane(w, i, lane, address, bytes, touch == LANE_WRITE);
-    if (!at)
-        return NULL;
     const Run *r = w->block->worker->run;
-    Alloc *a = r->order || r->blocks || touch == LANE_WRITE ? memory_find(address) : NULL;
-    if (!a)
-        return at;
     uint64_t offset = address - a->base;
     bool strong = i->sub[1] == ACCESS_STRONG && (i->count == COUNT_LOAD || i->count == COUNT_STORE);
     bool atomic = touch == LANE_ATOMIC || strong;
@@ -312,7 +302,28 @@ static uint8_t *lane_global(Warp *w, const Inst *i, int lane, uint64_t address, 
     }
     if (touch == LANE_WRITE)
         memory_mark(a, offset, bytes, true);
+}
+
+static uint8_t *lane_global(Warp *w, const Inst *i, int lane, uint64_t address, uint32_t bytes,
+                            LaneTouch touch, const uint8_t *value)
+{
+    uint8_t *at = memory_lane(w, i, lane, address, bytes, touch == LANE_WRITE);
+    const Run *r = w->block->worker->run;
+    if (at && (r->order || r->blocks || touch == LANE_WRITE)) {
+        Alloc *a = memory_find(address);
+        if (a)
+            lane_note(w, i, lane, a, address, bytes, touch, value);
+    }
     return at;
+}
+
+uint8_t *lane_atomic(Warp *w, const Inst *i, int lane, Alloc *a, uint64_t address, uint32_t bytes)
+{
+    uint64_t offset = address - a->base;
+    if (memory_written(a, offset, bytes) < bytes)
+        return lane_global(w, i, lane, address, bytes, LANE_ATOMIC, NULL);
+    lane_note(w, i, lane, a, address, bytes, LANE_ATOMIC, NULL);
+    return a->data + offset;
 }
 
 uint8_t *lane_memory(Warp *w, const Inst *i, int lane, Space space, uint64_t address,

@@ -42,4 +42,7 @@ typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC } LaneTouch;
 uint8_t *lane_memory(Warp *w, const Inst *i, int lane, Space space, uint64_t address,
                      uint32_t bytes, LaneTouch touch, const uint8_t *value);
 
+/** An atomic operation of one lane in the allocation that request_alloc gave. */
+uint8_t *lane_atomic(Warp *w, const Inst *i, int lane, Alloc *a, uint64_t address, uint32_t bytes);
+
 #endif

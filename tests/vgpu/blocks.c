@@ -3,6 +3,7 @@
  * other, and a fence followed by an atomic operation orders what a block did before whoever looks
  * at that address later (the "last block" of a reduction, barriers of a whole grid).
  * SPDX-License-Identifier: MIT */
+#include "tests/vgpu/lanes.h"
 #include "tests/vgpu/memory.h"
 #include "tests/vgpu/race.h"
 
@@ -411,26 +412,23 @@ bool blocks_words(const Block *b, Alloc *a, const uint32_t *word, int words, boo
     const Run *r = b->worker->run;
     if (!r->blocks || !a->words)
         return true;
-    uint32_t stamp = block_state((Block *)b)->stamp, bad = 0;
+    uint32_t stamp = block_state((Block *)b)->stamp;
     uint32_t base = r->stamps << STAMP_SHIFT, me = stamp << STAMP_SHIFT | STAMP_BYTES;
     uint32_t many = (r->stamps + STAMP_MANY) << STAMP_SHIFT | STAMP_BYTES;
-    uint32_t *writer = &a->words[0].tag, *reader = &a->words[global_words(a)].tag, old[LANES];
-    for (uint32_t k = 0; k < (uint32_t)words; k++) {
-        for (int l = 0; l < LANES; l++) {
-            uint32_t tag = writer[word[l] + k];
-            bad |= (uint32_t)(tag >= base) & (uint32_t)(tag >> STAMP_SHIFT != stamp);
-        }
-        for (int l = 0; l < LANES; l++) {
-            uint32_t tag = reader[word[l] + k];
-            uint32_t other = (uint32_t)(tag >= base) & (uint32_t)(tag >> STAMP_SHIFT != stamp);
-            bad |= other & (uint32_t)(write || (tag & STAMP_BYTES) != STAMP_BYTES);
-            old[l] = other ? many : me;
-        }
-        if (bad)
+    uint32_t *writer = &a->words[0].tag, *reader = &a->words[global_words(a)].tag;
+    for (uint32_t k = 0; k < 2 * (uint32_t)words; k++) {
+        V16 at = v16_load(word + k % 2 * 16) + k / 2;
+        V16 wrote = v16_gather(writer, at), read = v16_gather(reader, at);
+        V16 bad = (V16)(wrote >= base) & (V16)(wrote >> STAMP_SHIFT != stamp);
+        V16 other = (V16)(read >= base) & (V16)(read >> STAMP_SHIFT != stamp);
+        bad |= write ? other : other & (V16)((read & STAMP_BYTES) != STAMP_BYTES);
+        if (v16_test(bad))
             return false;
-        uint32_t *to = write ? writer : reader;
-        for (int l = 0; l < LANES; l++)
-            to[word[l] + k] = write ? me : old[l];
+        if (write && v16_test(wrote ^ me))
+            v16_scatter(writer, at, v16_all(me));
+        V16 next = v16_select(other, v16_all(many), v16_all(me));
+        if (!write && v16_test(read ^ next))
+            v16_scatter(reader, at, next);
     }
     return true;
 }

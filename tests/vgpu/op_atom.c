@@ -130,6 +130,13 @@ static void exec_atom(Warp *w, const Inst *i, uint32_t mask)
         atomic_lanes(w, i, lanes, space, r.at);
         mask &= ~lanes;
     }
+    Alloc *a = mask && i->space == SPACE_GLOBAL ? request_alloc(&r, w, i) : NULL;
+    for (; a && mask; mask &= mask - 1) {
+        int l = __builtin_ctz(mask);
+        uint8_t *to = lane_atomic(w, i, l, a, r.at[l], i->size);
+        if (to)
+            atomic_lane(w, i, l, to);
+    }
     if (mask)
         atomic_lanes(w, i, mask, (Space)i->space, r.at);
 }

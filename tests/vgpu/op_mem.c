@@ -240,16 +240,36 @@ INLINE bool lanes_written(const uint8_t *shadow, const int32_t *delta, Shape s)
     return all == 0x01010101;
 }
 
+/** Whether each of these words is known to be read (written) by `op` already. */
+static bool row_known(const Alloc *a, uint64_t word, uint64_t n, bool write, uint32_t op)
+{
+    const OrderMap *m = __atomic_load_n((void *const *)&a->order, __ATOMIC_ACQUIRE);
+    uint32_t want = op << ORDER_SHIFT | ORDER_BYTES, differs = 0;
+    if (!m)
+        return false;
+    const OrderWord *at = m->words + word;
+    if (write) {
+        for (uint64_t k = 0; k < n; k++)
+            differs |= at[k].writer ^ want;
+    } else {
+        for (uint64_t k = 0; k < n; k++)
+            differs |= at[k].reader ^ want;
+    }
+    return !differs;
+}
+
 static void tell_order(Warp *w, const Inst *i, Alloc *a, uint64_t offset, const Pattern *p,
                        bool write)
 {
     uint32_t op = w->block->grid->op;
     if (p->layout == LANES_CONTIGUOUS) {
-        order_access(a, offset, (uint64_t)p->bytes * LANES, write, op, w, i, 0);
+        uint64_t bytes = (uint64_t)p->bytes * LANES;
+        if (offset % 4 || !row_known(a, offset / 4, bytes / 4, write, op))
+            order_access(a, offset, bytes, write, op, w, i, 0);
         return;
     }
     bool whole = p->bytes % 4 == 0;
-    for (uint32_t rest = p->mask; rest; rest &= rest - 1) {
+    for (uint32_t rest = whole ? p->fresh : p->mask; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
         uint64_t at = offset + (uint64_t)(int64_t)p->delta[l];
         bool known = whole;

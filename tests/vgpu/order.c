@@ -431,12 +431,30 @@ static void touch_part(Touch *t, OrderMap *m, uint64_t word, uint64_t offset, ui
     store(&m->words[word], old, touch(t, m, old));
 }
 
+enum { RUN = 32 };
+
+/** Whether RUN words are all the same. */
+static bool is_run(const OrderWord *at)
+{
+    uint32_t differs = 0;
+    for (int k = 1; k < RUN; k++)
+        differs |= (at[k].writer ^ at[0].writer) | (at[k].reader ^ at[0].reader);
+    return !differs;
+}
+
 /* What a word becomes depends on what it is alone, and neighbours are mostly alike. */
 static void touch_words(Touch *t, OrderMap *m, uint64_t word, uint64_t end)
 {
     OrderWord was = {0}, is = {0};
     bool known = false;
     t->bytes = ORDER_BYTES;
+    for (; end - word >= RUN && is_run(&m->words[word]); word += RUN) {
+        OrderWord w = load(&m->words[word]);
+        t->offset = word * 4;
+        w = touch(t, m, w);
+        for (uint64_t k = word; k < word + RUN; k++)
+            m->words[k] = w;
+    }
     for (; word < end; word++) {
         OrderWord w = load(&m->words[word]);
         if (!known || w.writer != was.writer || w.reader != was.reader) {
