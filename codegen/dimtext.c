@@ -159,7 +159,7 @@ static Text modulo_text(KText *t, const Modulo *m, bool whole_fits)
     const char *text = arena_printf(t->a, "%s %% %s", ktext_wrap(t, a, PREC_PRODUCT),
                                     ktext_wrap(t, b, PREC_UNARY));
     const bool product_fits = m->times <= INT32_MAX / by;
-    const bool sum_fits = whole_fits || ktext_is_wide(t, m->rest);
+    const bool sum_fits = whole_fits || ktext_is_wide(t, m->rest) || !ktext_fits_int(t, m->rest);
     if (!ktext_is_wide(t, m->a) && !(product_fits && sum_fits))
         text = arena_printf(t->a, "(%s)(%s)", ktext_int64(t), text);
     if (m->times != 1)

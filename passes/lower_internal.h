@@ -28,7 +28,7 @@ bool loc_is_row_major(DimTable *t, const Loc *loc);
 /* Kernels of the model so far, by structure: equal groups share one. */
 typedef struct {
     uint64_t hash;
-    const char *text;
+    const char *text; /* NULL: was not needed yet */
     uint32_t kernel;
 } KnownKernel;
 

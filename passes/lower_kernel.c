@@ -195,20 +195,55 @@ static Sym unique_kernel_name(Lower *l, Sym name)
     return name;
 }
 
+static uint64_t hash_block(uint64_t h, const Kernel *k, const KBlock *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const KStmt *s = &b->at[i];
+        h = hash_word(h, (uint64_t)s->kind << 32 | (uint64_t)s->loop << 16 | (unsigned)s->vec);
+        h = hash_word(h, (uint64_t)s->param << 32 | s->acc);
+        if (s->expr.id)
+            h = hash_word(h, (uint64_t)kexpr(k, s->expr)->kind << 32 | kexpr(k, s->expr)->op);
+        h = hash_block(h, k, &s->body);
+    }
+    return h;
+}
+
+/* Kernels that differ here differ; most do, and then their texts need not be made. */
+static uint64_t outline(const Kernel *k)
+{
+    uint64_t h = hash_word(HASH_START, (uint64_t)k->class << 32 | (uint64_t)k->accs.n);
+    h = hash_word(h, (uint64_t)k->lanes << 32 | (unsigned)k->teams);
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        const KParam *q = &k->params.at[i];
+        h = hash_word(h, (uint64_t)q->dtype << 32 | q->rank << 8 | (uint64_t)q->mode);
+    }
+    return hash_block(h, k, &k->body);
+}
+
 /* The number of the kernel, or of an equal earlier one. */
 static uint32_t register_kernel(KBuild *b, bool *is_new)
 {
     Lower *l = b->l;
-    const char *text = kernel_structure(l->p, b->k);
-    uint64_t hash = hash_bytes(HASH_START, text, strlen(text));
-    for (uint32_t i = 0; i < l->lm->known.n; i++)
-        if (l->lm->known.at[i].hash == hash && strcmp(l->lm->known.at[i].text, text) == 0)
-            return l->lm->known.at[i].kernel;
+    const uint64_t hash = outline(b->k);
+    const char *text = NULL;
+    for (uint32_t i = 0; i < l->lm->known.n; i++) {
+        KnownKernel *known = &l->lm->known.at[i];
+        if (known->hash != hash)
+            continue;
+        if (!text)
+            text = kernel_structure(l->p, b->k);
+        if (!known->text)
+            known->text =
+                arena_strdup(l->a, kernel_structure(l->p, l->m->kernels.at[known->kernel]));
+        if (strcmp(known->text, text) == 0)
+            return known->kernel;
+    }
     *is_new = true;
     b->k->name = unique_kernel_name(l, b->k->name);
     vec_push(l->a, &l->m->kernels, b->k);
-    uint32_t number = l->m->kernels.n - 1;
-    vec_push(l->a, &l->lm->known, ((KnownKernel){hash, arena_strdup(l->a, text), number}));
+    const uint32_t number = l->m->kernels.n - 1;
+    text = text ? arena_strdup(l->a, text) : NULL;
+    vec_push(l->a, &l->lm->known, ((KnownKernel){hash, text, number}));
     return number;
 }
 
