@@ -247,8 +247,9 @@ struct Stream {
     Stream *next;  /* all streams */
     bool blocking; /* takes part in the rules of the legacy default stream */
     bool legacy;
-    bool lane;    /* of a graph */
-    bool running; /* a host function of it runs now */
+    bool lane;         /* of a graph */
+    bool running;      /* its next operation runs now */
+    Stream *next_host; /* while that is a host function: the next stream with one */
     int priority;
     unsigned flags;
     Op *head, *tail;

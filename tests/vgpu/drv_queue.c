@@ -3,6 +3,7 @@
  * program did not order runs in an order that it did not think of. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/drv.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { QUEUED_MOST = 1024 }; /* of one stream: the host waits then, as with the real one */
@@ -132,25 +133,74 @@ static Stream *waits_for(const Stream *s)
     return NULL;
 }
 
-static void run_next(Stream *s)
+static void end_op(Stream *s)
 {
     Op *o = s->head;
-    s->running = true; /* a host function gives up the lock */
-    order_op_run(o->id, &o->clock);
-    work_run(&o->work, o->id, s);
-    order_op_run(0, NULL);
     s->running = false;
     s->head = o->next;
     if (!s->head)
         s->tail = NULL;
     s->done++;
-    if (o->work.kind == WORK_HOST || o->work.kind == WORK_CALLBACK)
-        host_joins(&o->clock); /* it may have told other host code */
     work_free(&o->work);
     clock_free(&o->clock);
     free(o->deps);
     free(o);
     call_wake();
+}
+
+/* Host functions run in a thread of their own, as CUDA has it: they may wait for what the program's
+ * threads do next. */
+static struct {
+    Stream *first; /* whose next operation is one; by `next_host` */
+    bool started;
+} host_thread;
+
+static void *run_host_functions(void *unused)
+{
+    call_lock();
+    for (;;) {
+        Stream *s = host_thread.first;
+        if (!s) {
+            call_wait();
+            continue;
+        }
+        host_thread.first = s->next_host;
+        host_joins(&s->head->clock); /* the function may tell other host code */
+        work_run(&s->head->work, s->head->id, s);
+        end_op(s);
+    }
+    return unused;
+}
+
+static void hand_over(Stream *s)
+{
+    Stream **at = &host_thread.first;
+    while (*at)
+        at = &(*at)->next_host;
+    s->next_host = NULL;
+    *at = s;
+    pthread_t t;
+    if (!host_thread.started &&
+        (pthread_create(&t, NULL, run_host_functions, NULL) || pthread_detach(t))) {
+        fprintf(stderr, "vgpu: no thread for host functions\n");
+        abort();
+    }
+    host_thread.started = true;
+    call_wake();
+}
+
+static void run_next(Stream *s)
+{
+    Op *o = s->head;
+    s->running = true;
+    if (o->work.kind == WORK_HOST || o->work.kind == WORK_CALLBACK) {
+        hand_over(s);
+        return;
+    }
+    order_op_run(o->id, &o->clock);
+    work_run(&o->work, o->id, s);
+    order_op_run(0, NULL);
+    end_op(s);
 }
 
 /** Runs one operation that is ready, any of them; false: there is none. */
@@ -166,11 +216,18 @@ static bool run_any(void)
     return pick != NULL;
 }
 
-/** Runs one operation that `s` needs to go on, or waits for the thread that runs it. */
-static void run_needed(Stream *s)
+/** The stream whose next operation `s` needs to go on. */
+static Stream *needed(Stream *s)
 {
     while (!s->running && waits_for(s))
         s = waits_for(s);
+    return s;
+}
+
+/** Runs that, or waits for the thread that runs it. */
+static void run_needed(Stream *s)
+{
+    s = needed(s);
     if (s->running)
         call_wait();
     else
@@ -201,8 +258,8 @@ void queue_progress(Stream *s)
 
 void queue_poll(Stream *s)
 {
-    if (s->head && queue_random() % 2)
-        run_needed(s);
+    if (s->head && queue_random() % 2 && !needed(s)->running)
+        run_next(needed(s));
 }
 
 void queue_flush(void)

@@ -253,8 +253,7 @@ void pinned_spoil(const CopyWork *c)
 
 static void run_host(Work *w)
 {
-    order_op_run(0, NULL); /* other threads may run operations meanwhile */
-    call_unlock();
+    call_unlock(); /* other threads may run operations meanwhile */
     call_in_host_function(true);
     if (w->kind == WORK_HOST)
         w->host.fn(w->host.arg);

@@ -2,6 +2,7 @@
  * running; what is ordered is not. SPDX-License-Identifier: MIT */
 #include "tests/vgpu/test_driver.h"
 
+#include <semaphore.h>
 #include <string.h>
 
 enum { N = 1000 };
@@ -407,6 +408,29 @@ static void host_functions(void)
     finish(&t);
 }
 
+/* A host function that waits for what the program does after it has queued it. */
+static void CUDA_CB wait_for_gate(void *gate)
+{
+    sem_wait(gate);
+}
+
+static void gate(void)
+{
+    Two t = two_streams();
+    sem_t s;
+    HOLDS(sem_init(&s, 0, 0) == 0);
+    OK(cuLaunchHostFunc(t.a, wait_for_gate, &s));
+    launch_set(&t.k, t.p, N, 2, t.a);
+    launch_set(&t.k, t.q, N, 3, t.b);
+    OK(cuStreamSynchronize(t.b));
+    for (int k = 0; k < 10; k++)
+        GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(t.a));
+    sem_post(&s);
+    OK(cuStreamSynchronize(t.a));
+    HOLDS(words_are(t.p, N, 2) && words_are(t.q, N, 3));
+    finish(&t);
+}
+
 const Case order_cases[] = {
     {"waits", waits, NULL, NULL, true},
     {"read too early", read_too_early, "read by kernel add", NULL, true},
@@ -434,6 +458,7 @@ const Case order_cases[] = {
     {"other device waits", other_device_waits, NULL, "VGPU_DEVICES=2", true},
     {"other device too early", other_device_too_early, "read by cuMemcpyPeerAsync",
      "VGPU_DEVICES=2 VGPU_CHECK=order", true},
+    {"gate", gate, NULL, NULL, true},
     {"host functions", host_functions, NULL, NULL, true},
     {0},
 };
