@@ -442,6 +442,23 @@ static void mark_leaders(Inst *code, uint32_t n)
     }
 }
 
+static void mark_runs(Inst *code, uint32_t n)
+{
+    for (uint32_t k = n; k-- > 0;) {
+        Inst *i = &code[k];
+        const Inst *next = k + 1 < n && !code[k + 1].leader ? &code[k + 1] : NULL;
+        if (i->kind != INST_PLAIN || i->guard != NO_GUARD)
+            continue;
+        i->run = 1;
+        i->run_mxcsr = i->mxcsr;
+        if (!next || !next->run || next->run == UINT16_MAX ||
+            (i->mxcsr && next->run_mxcsr && i->mxcsr != next->run_mxcsr))
+            continue;
+        i->run = (uint16_t)(next->run + 1);
+        i->run_mxcsr = i->mxcsr ? i->mxcsr : next->run_mxcsr;
+    }
+}
+
 static bool branches_are_closed(Decoder *d)
 {
     if (!d->fixups.n)
@@ -483,6 +500,7 @@ static void finish(Decoder *d, const FuncDecl *decl)
         if (d->specials.at[k].which == SPECIAL_EXTERN_SHARED)
             d->shared_bytes = (d->shared_bytes + 15) & ~15u;
     mark_leaders(d->code.at, d->code.n);
+    mark_runs(d->code.at, d->code.n);
     uint32_t words = allocate_slots(d);
     f->module = d->m;
     f->max_threads = decl->max_threads;

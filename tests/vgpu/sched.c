@@ -208,10 +208,10 @@ static bool barrier_arrive(Warp *w, const Inst *i, uint32_t lanes)
 }
 
 /* Kinds whose exec computes with floats where Inst.mxcsr says so; sched.c loads it before. */
-static inline void load_mode(const Inst *i, uint32_t *mode)
+static inline void load_mode(uint32_t wanted, uint32_t *mode)
 {
-    if (i->mxcsr && i->mxcsr != *mode) {
-        *mode = i->mxcsr;
+    if (wanted && wanted != *mode) {
+        *mode = wanted;
         _mm_setcsr(*mode);
     }
 }
@@ -335,11 +335,22 @@ pick:
             if (done >= slice || g->stop)
                 break;
         }
+        if (i->run) { /* nothing between these needs a look */
+            load_mode(i->run_mxcsr, &mode);
+            done += i->run;
+            lane_done += i->run * (uint64_t)__builtin_popcount(lanes);
+            pc += i->run;
+            for (const Inst *end = i + i->run; i < end; i++) {
+                counters->kinds[i->count]++;
+                i->exec(w, i, lanes);
+            }
+            continue;
+        }
         uint32_t mask = guarded(w, i, lanes);
         done++;
         lane_done += (uint32_t)__builtin_popcount(mask);
         counters->kinds[i->count]++;
-        load_mode(i, &mode);
+        load_mode(i->mxcsr, &mode);
         if (i->kind == INST_PLAIN) {
             if (mask)
                 i->exec(w, i, mask);

@@ -58,6 +58,9 @@ struct Inst {
     uint8_t size;            /* memory: bytes of one element */
     uint8_t sub[4];          /* for the rule that made it */
     uint16_t mxcsr;          /* rounding and flushing that exec needs (MXCSR_*); 0: any will do */
+    uint16_t run;            /* so many instructions from here on can run without a look between them: plain,
+                              * no guard, the same mode, no leader but the first; 0: not even this one */
+    uint16_t run_mxcsr;      /* the mode that they need, as mxcsr */
     uint8_t count;           /* CountKind, for the counters */
     uint8_t wide;            /* which fields are slots of 8-byte lanes: bit 0 d, 1 a, 2 b, 3 c, 4 e;
                               * an address may stand in a register of either width */
