@@ -33,6 +33,7 @@ struct tn__gpu {
     bool blocking;        /* CUDA_LAUNCH_BLOCKING: every step is waited for */
     pthread_mutex_t lock; /* of what follows */
     tn__heap *heap;
+    CUresult refusal; /* why the driver gave no memory */
     tn_stream *streams;
     tn__module *modules;
     tn__gpu_model *models;

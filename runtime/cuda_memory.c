@@ -11,9 +11,10 @@
 
 static uint64_t heap_take(void *user, size_t bytes)
 {
-    const tn__gpu *g = user;
+    tn__gpu *g = user;
     CUdeviceptr at = 0;
-    return g->cu->alloc(&at, bytes) ? 0 : (uint64_t)at;
+    g->refusal = g->cu->alloc(&at, bytes);
+    return g->refusal ? 0 : (uint64_t)at;
 }
 
 static void heap_give(void *user, uint64_t at)
@@ -117,7 +118,9 @@ void *tn__gpu_alloc(tn__device *d, tn_stream *s, size_t bytes, tn__use use)
     tn__gpu *g = tn__gpu_of(d);
     pthread_mutex_lock(&g->lock);
     const uint64_t at = tn__heap_alloc(g->heap, s->id, bytes, (int)use);
-    if (!at)
+    if (!at && g->refusal != CUDA_ERROR_OUT_OF_MEMORY && g->refusal) /* of earlier work */
+        tn__cu(g, g->refusal, "cuMemAlloc");
+    else if (!at)
         no_memory(g, bytes, use);
     pthread_mutex_unlock(&g->lock);
     return (void *)(uintptr_t)at;
