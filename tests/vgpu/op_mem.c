@@ -229,15 +229,12 @@ INLINE bool lanes_written(const uint8_t *shadow, const int32_t *delta, Shape s)
             EACH_LANE all &= shadow[delta[l] + (int32_t)k];
         return all;
     }
-    uint32_t all = 0x01010101;
-    for (uint32_t k = 0; k < bytes; k += 4)
-        EACH_LANE
-        {
-            uint32_t x;
-            memcpy(&x, shadow + delta[l] + k, 4);
-            all &= x;
-        }
-    return all == 0x01010101;
+    V16 all = v16_all(0x01010101);
+    for (uint32_t k = 0; k < bytes; k += 4) {
+        all &= v16_gather_bytes(shadow + k, v16_load(delta));
+        all &= v16_gather_bytes(shadow + k, v16_load(delta + 16));
+    }
+    return !v16_test(all ^ 0x01010101);
 }
 
 /** Whether each of these words is known to be read (written) by `op` already. */
@@ -258,6 +255,23 @@ static bool row_known(const Alloc *a, uint64_t word, uint64_t n, bool write, uin
     return !differs;
 }
 
+/** The same for words of lanes at offset + delta[l]; of allocations that 32 bits can count. */
+static bool lanes_known(const Alloc *a, uint64_t offset, const Pattern *p, bool write, uint32_t op)
+{
+    const OrderMap *m = __atomic_load_n((void *const *)&a->order, __ATOMIC_ACQUIRE);
+    if (!m || a->end - a->base > 1u << 31)
+        return false;
+    V16 differs = {0};
+    for (uint32_t k = 0; k < p->bytes / 4u; k++) {
+        for (int half = 0; half < LANES; half += 16) {
+            V16 word = (v16_load(p->delta + half) + (uint32_t)offset) / 4 + k;
+            V16 tag = v16_gather(&m->words[0].writer, 2 * word + !write);
+            differs |= tag ^ (op << ORDER_SHIFT | ORDER_BYTES);
+        }
+    }
+    return !v16_test(differs);
+}
+
 static void tell_order(Warp *w, const Inst *i, Alloc *a, uint64_t offset, const Pattern *p,
                        bool write)
 {
@@ -269,6 +283,8 @@ static void tell_order(Warp *w, const Inst *i, Alloc *a, uint64_t offset, const 
         return;
     }
     bool whole = p->bytes % 4 == 0;
+    if (whole && lanes_known(a, offset, p, write, op))
+        return;
     for (uint32_t rest = whole ? p->fresh : p->mask; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
         uint64_t at = offset + (uint64_t)(int64_t)p->delta[l];
