@@ -56,8 +56,9 @@ static bool split(const Token *t, const char *text, bool local, Opcode *out)
 
 static bool find_rule(const Opcode *o, Rule *out)
 {
-    static bool (*const families[])(const Opcode *, Rule *) = {
-        rule_alu, rule_mem, rule_cvt, rule_half, rule_warp, rule_atom, rule_mma, rule_copy};
+    static bool (*const families[])(const Opcode *, Rule *) = {rule_alu,  rule_mem,  rule_cvt,
+                                                               rule_half, rule_warp, rule_atom,
+                                                               rule_mma,  rule_copy, rule_wmma};
     for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
         *out = (Rule){0};
         if (families[k](o, out))

@@ -133,6 +133,7 @@ bool rule_mem(const Opcode *o, Rule *out);  /* op_mem.c: ld st cvta isspacep pre
 bool rule_atom(const Opcode *o, Rule *out); /* op_atom.c: atom red */
 bool rule_warp(const Opcode *o, Rule *out); /* op_warp.c: shfl vote match redux activemask bar membar */
 bool rule_mma(const Opcode *o, Rule *out);  /* op_mma.c: mma */
+bool rule_wmma(const Opcode *o, Rule *out); /* op_wmma.c: wmma */
 bool rule_copy(const Opcode *o, Rule *out); /* op_copy.c: ldmatrix, cp.async */
 
 /* --- modules: lex.c, parse.c, decode.c --------------------------------------------------------------- */
