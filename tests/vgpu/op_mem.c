@@ -467,6 +467,50 @@ static void load_param(Warp *w, const Inst *i, uint32_t mask, const Request *r, 
         load_slowly(w, i, mask, SPACE_PARAM, r->at, s);
 }
 
+/** Where the lanes' accesses lie in the local memory of the warp, from the first lane's address in
+ * lane 0 on. False: not all are inside and aligned. */
+static bool local_fits(const Warp *w, const Request *r, int32_t *delta)
+{
+    const Pattern *p = r->p;
+    if (!p || !request_aligned(r) || w->local_bytes > 1u << 20)
+        return false;
+    uint64_t low = r->base + (uint64_t)(int64_t)p->min;
+    uint64_t high = r->base + (uint64_t)(int64_t)p->max + p->bytes;
+    if (low > high || high > w->local_bytes)
+        return false;
+    for (int l = 0; l < LANES; l++) {
+        int32_t lane = p->mask >> l & 1 ? l : p->first;
+        delta[l] = lane * (int32_t)w->local_bytes + p->delta[l];
+    }
+    return true;
+}
+
+static void load_local(Warp *w, const Inst *i, uint32_t mask, const Request *r, Shape s)
+{
+    int32_t delta[LANES];
+    if (local_fits(w, r, delta)) {
+        const uint8_t *from = w->local + r->base;
+        const uint8_t *shadow = from + (size_t)w->local_bytes * LANES;
+        if (!w->block->worker->run->uninit || lanes_written(shadow, delta, s)) {
+            load_lanes(w, i, mask, from, delta, s);
+            return;
+        }
+    }
+    load_slowly(w, i, mask, SPACE_LOCAL, r->at, s);
+}
+
+static void store_local(Warp *w, const Inst *i, uint32_t mask, const Request *r, Shape s)
+{
+    int32_t delta[LANES];
+    if (!local_fits(w, r, delta)) {
+        store_slowly(w, i, mask, SPACE_LOCAL, r->at, s);
+        return;
+    }
+    uint8_t *to = w->local + r->base, *shadow = to + (size_t)w->local_bytes * LANES;
+    EACH_LANE memset(shadow + delta[l], 1, (size_t)s.size * s.n);
+    store_lanes(w, i, mask, to, delta, s);
+}
+
 static void load_space(Warp *w, const Inst *i, uint32_t mask, Request *r, Space space, Shape s)
 {
     if (space == SPACE_SHARED)
@@ -475,6 +519,8 @@ static void load_space(Warp *w, const Inst *i, uint32_t mask, Request *r, Space 
         load_global(w, i, mask, r, s);
     else if (space == SPACE_PARAM)
         load_param(w, i, mask, r, s);
+    else if (space == SPACE_LOCAL)
+        load_local(w, i, mask, r, s);
     else
         load_slowly(w, i, mask, space, r->at, s);
 }
@@ -485,6 +531,8 @@ static void store_space(Warp *w, const Inst *i, uint32_t mask, Request *r, Space
         store_shared(w, i, mask, r, s);
     else if (space == SPACE_GLOBAL)
         store_global(w, i, mask, r, s);
+    else if (space == SPACE_LOCAL)
+        store_local(w, i, mask, r, s);
     else
         store_slowly(w, i, mask, space, r->at, s);
 }

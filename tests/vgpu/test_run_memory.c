@@ -70,6 +70,30 @@ static void local_bounds(void **state)
           "mov.u64 %rd10, l;\nst.local.u8 [%rd10], %r1;\nld.local.u16 %r10, [%rd10];");
 }
 
+static void local_places(void **state)
+{
+    (void)state;
+    /* each lane at its own place, odd lanes last; others keep what they have */
+    Launch *l = one(1, 48);
+    launch(l,
+           "mov.u64 %rd10, l;\nand.b32 %r10, %r1, 7;\nmul.wide.u32 %rd11, %r10, 8;\n"
+           "add.u64 %rd11, %rd11, %rd10;\nmov.u32 %r11, 0;\n"
+           "st.local.v2.u32 [%rd11], {%r1, %r11};\nand.b32 %r12, %r1, 1;\n"
+           "setp.eq.u32 %p1, %r12, 1;\n@%p1 st.local.u8 [%rd11+4], %r1;\n"
+           "ld.local.u64 %rd12, [%rd11];\ncvta.local.u64 %rd13, %rd11;\nld.u8 %r13, [%rd13+4];\n"
+           "mov.u32 %r14, 9;\n@%p1 ld.local.u32 %r14, [%rd11];\nadd.u32 %r13, %r13, %r14;\n"
+           "cvt.u32.u64 %r15, %rd12;\nadd.u32 %r13, %r13, %r15;\nst.global.u32 [%rd3], %r13;",
+           NULL);
+    for (uint32_t k = 0; k < 48; k++)
+        assert_int_equal(l->after[k], k % 2 ? 3 * k : k + 9);
+    finds("uninit", 1, 32,
+          "mov.u64 %rd10, l;\nsetp.ne.u32 %p1, %r1, 9;\n@%p1 st.local.u32 [%rd10], %r1;\n"
+          "ld.local.u32 %r10, [%rd10];");
+    finds(NULL, 1, 32,
+          "mov.u64 %rd10, l;\nsetp.ne.u32 %p1, %r1, 9;\n@%p1 st.local.u32 [%rd10], %r1;\n"
+          "@%p1 ld.local.u32 %r10, [%rd10];");
+}
+
 static void alignment(void **state)
 {
     (void)state;
@@ -356,6 +380,7 @@ int test_memory(void)
         cmocka_unit_test(shared_bounds),
         cmocka_unit_test(local_bounds),
         cmocka_unit_test(alignment),
+        cmocka_unit_test(local_places),
         cmocka_unit_test(freed),
         cmocka_unit_test(capacity),
         cmocka_unit_test(host_memory),
