@@ -157,7 +157,10 @@ Inst *emit(Decoder *d, Exec *exec, InstKind kind, uint8_t registers);
 bool decode_error(Decoder *d, const char *why);
 /** Decodes an entry into *f; m's variables are placed. */
 bool decode_function(Text *x, Module *m, RuleCache *rules, const FuncDecl *decl, Function *f);
-/** `call`, at the word after it; inline.c. */
+/** Where the driver keeps the barrier of cooperative launches: cooperative_groups.h finds its address in
+ * %envreg1 (upper half) and %envreg2. 0: no memory is left. module.c. */
+uint64_t module_workspace(Module *m);
+/** `call`, at the word after it. */
 bool decode_call(Decoder *d);
 /** Instructions up to the token `end`. */
 bool decode_body(Decoder *d, uint32_t end);

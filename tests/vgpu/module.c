@@ -8,6 +8,7 @@ typedef struct {
     Module m;
     Arena *a;
     Alloc **allocs; /* by variable; NULL: not in device memory */
+    Alloc *workspace;
 } Loaded;
 
 static bool in_device_memory(const Variable *v)
@@ -62,6 +63,21 @@ static bool write_addresses(Loaded *l, Text *x)
     return true;
 }
 
+uint64_t module_workspace(Module *m)
+{
+    enum { BYTES = 64 };
+    Loaded *l = (Loaded *)m;
+    if (!l->workspace) {
+        l->workspace = memory_alloc(m->device, BYTES, BYTES);
+        if (!l->workspace)
+            return 0;
+        l->workspace->is_variable = true;
+        memset(l->workspace->data, 0, BYTES);
+        memset(l->workspace->shadow, 1, BYTES);
+    }
+    return l->workspace->base;
+}
+
 static bool decode_entries(Loaded *l, Text *x)
 {
     RuleCache rules = {.a = l->a, .scratch = arena_create()};
@@ -113,6 +129,8 @@ void module_unload(Module *m)
                 NULL; /* it goes with the module, what was allocated is remembered */
             memory_free(l->allocs[k]);
         }
+    if (l->workspace)
+        memory_free(l->workspace);
     arena_destroy(l->a);
 }
 

@@ -123,6 +123,12 @@ static bool read_name(Decoder *d, const Token *t, Operand *out)
         }
         if (special_register(d, t, out))
             return true;
+        if (token_word(t, "%envreg1") || token_word(t, "%envreg2")) {
+            uint64_t at = module_workspace(d->m);
+            *out = (Operand){.kind = OPERAND_CONSTANT, .token_kind = TOKEN_INT};
+            out->value = t->text[7] == '1' ? at >> 32 : at & UINT32_MAX;
+            return true;
+        }
         return decode_error(d, arena_printf(d->a, "'%.*s' is not known", (int)t->n, t->text));
     }
     switch (n->kind) {

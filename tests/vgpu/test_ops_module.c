@@ -233,6 +233,32 @@ static void locations(void **state)
     module_unload(m);
 }
 
+static uint64_t constant_at(const Function *f, uint32_t slot)
+{
+    for (int k = 0; k < f->nconstants; k++)
+        if (f->constants[k].slot == slot)
+            return f->constants[k].value;
+    fail_msg("no constant is there");
+    return 0;
+}
+
+/* What cooperative_groups.h reads: the address of memory that is the driver's, and 0 at first. */
+static void workspace(void **state)
+{
+    (void)state;
+    Module *m = load(HEAD ".visible .entry k() { .reg .b32 %r<3>; mov.u32 %r1, %envreg1;\n"
+                          "mov.u32 %r2, %envreg2; ret; }");
+    const Function *f = module_function(m, "k");
+    uint64_t at = constant_at(f, f->code[0].a) << 32 | constant_at(f, f->code[1].a);
+    const Alloc *a = memory_find(at);
+    assert_non_null(a);
+    for (int k = 0; k < 8; k++) {
+        assert_int_equal(a->data[at - a->base + (uint64_t)k], 0);
+        assert_int_equal(a->shadow[at - a->base + (uint64_t)k] & 1, 1);
+    }
+    module_unload(m);
+}
+
 static void branch_tables(void **state)
 {
     (void)state;
@@ -263,7 +289,7 @@ static void refusals(void **state)
     refused("add.s32 %r1, %p1, %r2;", "another kind");
     refused("setp.lt.s32 %r1, %r2, %r3;", "no predicate");
     refused("add.s32 %r1, %r9, %r2;", "'%r9' is not known");
-    refused("mov.u32 %r1, %envreg2;", "'%envreg2' is not known");
+    refused("mov.u32 %r1, %envreg3;", "'%envreg3' is not known");
     refused("bra nowhere;", "the label 'nowhere' does not exist");
     refused("{ inner: bra inner; } bra inner;", "the label 'inner' does not exist");
     refused("add.s32 %r1, %r2, %r3", "PTX line");
@@ -454,6 +480,7 @@ int test_modules(void)
         cmocka_unit_test(widths),
         cmocka_unit_test(locations),
         cmocka_unit_test(branch_tables),
+        cmocka_unit_test(workspace),
         cmocka_unit_test(refusals),
         cmocka_unit_test(refused_modules),
         cmocka_unit_test(mma_shapes),
