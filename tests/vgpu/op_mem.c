@@ -574,6 +574,29 @@ static void exec_load(Warp *w, const Inst *i, uint32_t mask)
                shape_of(i));
 }
 
+/** ld.param of one place, as nearly all are: no need to look at the lanes' distances. */
+static void exec_load_param(Warp *w, const Inst *i, uint32_t mask)
+{
+    const Grid *g = w->block->grid;
+    uint64_t at, differs = 0;
+    if (i->wide & 2) {
+        const uint64_t *a = REG(const uint64_t, i->a);
+        at = a[0] + (uint64_t)i->imm;
+        EACH_LANE differs |= a[l] ^ a[0];
+    } else {
+        const uint32_t *a = REG(const uint32_t, i->a);
+        at = a[0] + (uint64_t)i->imm;
+        EACH_LANE differs |= a[l] ^ a[0];
+    }
+    Shape s = shape_of(i);
+    uint32_t bytes = s.size * s.n;
+    if (differs || at % bytes || at > g->function->param_bytes ||
+        bytes > g->function->param_bytes - at)
+        exec_load(w, i, mask);
+    else
+        load_same(w, i, mask, g->params + at, s);
+}
+
 static void exec_store(Warp *w, const Inst *i, uint32_t mask)
 {
     if (i->space == SPACE_GENERIC) {
@@ -619,6 +642,8 @@ static Exec *exec_of(bool load, Space space, uint32_t size, uint32_t n, bool is_
                  {8, 1, {load_global_8, load_shared_8}, {store_global_8, store_shared_8}},
                  {2, 1, {load_global_2, load_shared_2}, {store_global_2, store_shared_2}}};
     bool shared = space == SPACE_SHARED;
+    if (load && space == SPACE_PARAM)
+        return exec_load_param;
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         bool fits = table[k].size == size && table[k].n == n && (size > 2 || !is_signed);
         if (fits && (shared || space == SPACE_GLOBAL))
