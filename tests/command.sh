@@ -87,6 +87,13 @@ expect 1 'seven.npz goes on with -seed 7, with which it began: leave out -seed 8
     train -epochs 2 -seed 8 -resume seven.npz
 expect 2 '-load and -resume: choose one' -- train -load seven.npz -resume seven.npz
 
+for place in 'epoch -1' 'epoch 0' 'epoch 99999999999' 'batch -3' 'batch 3' 'batch 4000000000000000000' 'batch_size 0'; do
+    npz --set seven.npz placed.npz "tenon.${place% *}" "${place#* }"
+    expect 1 'placed.npz: .* is no place in' -- train -epochs 4 -resume placed.npz
+done
+check "a run goes on in its own file" train -epochs 2 -resume seven.npz -save seven.npz
+check "which is what it should be" cmp seven.npz none.npz
+
 # --- arguments with a default --------------------------------------------------------------------------
 cat >default.tn <<'END'
 import optim

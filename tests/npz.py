@@ -3,6 +3,7 @@
 #   npz.py OUT.npz NAME=DTYPE:SHAPE:KIND ...     f32:40x64:wave   i64:40:mod10   i64:40:eleven
 # KIND: zero, one, wave (numbers between 0 and 1), modN (0 .. N-1 in turn), or a number.
 #   npz.py --cut FILE OUT BYTES                  the first BYTES bytes of a file
+#   npz.py --set FILE OUT NAME VALUE             the same with another value of an i64 scalar
 # SPDX-License-Identifier: MIT
 import math
 import struct
@@ -37,6 +38,14 @@ def main(args):
     if args[0] == "--cut":
         with open(args[1], "rb") as f, open(args[2], "wb") as out:
             out.write(f.read(int(args[3])))
+        return
+    if args[0] == "--set":
+        with zipfile.ZipFile(args[1]) as f, zipfile.ZipFile(args[2], "w") as out:
+            for name in f.namelist():
+                data = f.read(name)
+                if name == args[3] + ".npy":
+                    data = data[:-8] + struct.pack("<q", int(args[4]))
+                out.writestr(name, data)
         return
     with zipfile.ZipFile(args[0], "w") as z:
         for item in args[1:]:
