@@ -63,6 +63,7 @@ typedef struct tn__backend {
      * their calls holds over streams); mistakes that kernels reported, once the work is done. */
     tn_status (*open)(tn_model *m);
     void (*close)(tn_model *m);
+    void (*adopt)(tn_model *m); /* what was opened belongs to this one from now on */
     tn_status (*begin)(tn_model *m, tn_stream *s);
     tn_status (*end)(tn_model *m, tn_stream *s);
     tn_status (*mistakes)(tn_model *m, bool synchronised);

@@ -285,6 +285,7 @@ const tn__backend tn__cpu_backend = {
     .has = no,
     .open = cpu_open,
     .close = cpu_close,
+    .adopt = cpu_close, /* there is nothing either */
     .begin = cpu_turn,
     .end = cpu_turn,
     .mistakes = cpu_mistakes,

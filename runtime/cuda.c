@@ -300,6 +300,7 @@ const tn__backend tn__cuda_backend = {
     .has = gpu_has,
     .open = tn__gpu_open_model,
     .close = tn__gpu_close_model,
+    .adopt = tn__gpu_adopt_model,
     .begin = tn__gpu_begin,
     .end = tn__gpu_end,
     .mistakes = tn__gpu_mistakes,

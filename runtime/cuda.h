@@ -115,6 +115,7 @@ CUresult tn__gpu_load(tn__gpu *g, const void *code, CUmodule *out, char *log, si
 /* cuda_model.c */
 tn_status tn__gpu_open_model(tn_model *m);
 void tn__gpu_close_model(tn_model *m);
+void tn__gpu_adopt_model(tn_model *m);
 tn_status tn__gpu_begin(tn_model *m, tn_stream *s);
 tn_status tn__gpu_end(tn_model *m, tn_stream *s);
 tn_status tn__gpu_mistakes(tn_model *m, bool synchronised);

@@ -128,6 +128,15 @@ void tn__gpu_close_model(tn_model *m)
     m->impl = NULL;
 }
 
+void tn__gpu_adopt_model(tn_model *m)
+{
+    tn__gpu *g = tn__gpu_of(m->dev);
+    tn__gpu_model *x = m->impl;
+    pthread_mutex_lock(&g->lock);
+    x->m = m;
+    pthread_mutex_unlock(&g->lock);
+}
+
 tn_status tn__gpu_begin(tn_model *m, tn_stream *s)
 {
     tn__gpu *g = tn__gpu_of(m->dev);

@@ -214,6 +214,7 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
     if (!m)
         return tn__fail(TN_MEMORY, "no memory for an instance");
     m->ctx = ctx;
+    m->made_of = desc;
     s = choose(ctx, desc, o.device, m);
     if (s) {
         free(m);
@@ -251,6 +252,67 @@ void tn_model_destroy(tn_model *m)
     d->ops->leave(d);
     pthread_mutex_destroy(&m->busy);
     free(m);
+}
+
+/* The state of one instance goes to another of the same description. */
+static tn_status copy_state(tn_model *to, const tn_model *from)
+{
+    tn_status s = TN_OK;
+    for (int i = 1; i < from->d->nslots && !s; i++) {
+        const size_t bytes = tn__slot_bytes(&from->d->slots[i]);
+        void *copy = tn__alloc(from->ctx, bytes);
+        s = copy ? tn__state_read(from, from->slots[i], copy, bytes) : TN_MEMORY;
+        if (!s)
+            s = tn__state_write(to, to->slots[i], copy, bytes);
+        tn__free(from->ctx, copy);
+    }
+    return s;
+}
+
+/* What belongs to a device changes hands; the instance itself stays where it is. */
+static void exchange(tn_model *a, tn_model *b)
+{
+#define EXCHANGE(type, field)                                                                      \
+    {                                                                                              \
+        type kept = a->field;                                                                      \
+        a->field = b->field;                                                                       \
+        b->field = kept;                                                                           \
+    }
+    pthread_mutex_lock(&a->busy);
+    pthread_mutex_lock(&b->busy);
+    EXCHANGE(tn__device *, dev)
+    EXCHANGE(const tn_model_desc *, d)
+    EXCHANGE(void **, slots)
+    EXCHANGE(void *, impl)
+    EXCHANGE(uint64_t, stream)
+    EXCHANGE(tn__plan **, plans)
+    EXCHANGE(int, nplans)
+    EXCHANGE(void *, arena)
+    EXCHANGE(size_t, arena_bytes)
+#undef EXCHANGE
+    a->dev->ops->adopt(a);
+    b->dev->ops->adopt(b);
+    pthread_mutex_unlock(&b->busy);
+    pthread_mutex_unlock(&a->busy);
+}
+
+tn_status tn_model_to(tn_model *m, DLDevice device)
+{
+    if (!m)
+        return tn__fail(TN_INVALID, "the model is NULL");
+    if (device.device_type == m->dev->dl.device_type && device.device_id == m->dev->dl.device_id)
+        return TN_OK;
+    const tn_model_options o = {.size = sizeof o, .no_init = 1, .device = device};
+    tn_model *there = NULL;
+    tn_status s = tn_model_create(m->ctx, m->made_of, &o, &there);
+    if (!s)
+        s = copy_state(there, m);
+    if (!s && there->dev != m->dev) {
+        exchange(m, there);
+        m->version++; /* tapes do not come along */
+    }
+    tn_model_destroy(there);
+    return s;
 }
 
 const char *tn_model_name(const tn_model *m)

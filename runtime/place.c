@@ -211,11 +211,12 @@ static tn_status place_memory(Call *c)
 {
     tn_model *m = c->m;
     if (c->plan->arena > m->arena_bytes) {
-        void *arena = device_alloc(c, c->plan->arena, TN_FOR_TEMPS);
-        if (!arena)
-            return TN_MEMORY;
+        /* the old one first: there may not be room for both */
         m->dev->ops->free(m->dev, m->arena, c->stream->id);
-        m->arena = arena;
+        m->arena_bytes = 0;
+        m->arena = device_alloc(c, c->plan->arena, TN_FOR_TEMPS);
+        if (!m->arena)
+            return TN_MEMORY;
         m->arena_bytes = c->plan->arena;
     }
     for (int i = 1; i < c->p->nbuffers; i++) {

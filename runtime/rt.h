@@ -52,6 +52,7 @@ typedef struct tn__plan {
 
 struct tn_tape {
     tn_model *model;
+    tn__device *dev;  /* where its memory is */
     tn__plan *plan;   /* sizes of the forward; copied symbols below */
     int program;      /* forward_train */
     uint64_t version; /* of the state at forward */
@@ -69,11 +70,12 @@ struct tn_model {
     tn_context *ctx;
     tn__device *dev;
     pthread_mutex_t busy; /* while a call is made: a synchronisation in another thread keeps off */
-    const tn_model_desc *d;
-    void **slots;                /* memory per slot, on the device */
-    void *impl;                  /* what the backend has of it */
-    atomic_uint_fast64_t stream; /* id of the one that used it last; 0: none */
-    uint64_t version;            /* counts changes of the state */
+    const tn_model_desc *made_of; /* as given by the caller */
+    const tn_model_desc *d;       /* of the device */
+    void **slots;                 /* memory per slot, on the device */
+    void *impl;                   /* what the backend has of it */
+    atomic_uint_fast64_t stream;  /* id of the one that used it last; 0: none */
+    uint64_t version;             /* counts changes of the state */
     tn__plan **plans;
     int nplans;
     uint64_t clock;

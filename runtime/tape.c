@@ -12,6 +12,7 @@ tn_status tn__tape_create(Call *c, int program)
         return tn__fail(TN_MEMORY, "no memory for a tape");
     c->tape_out = t;
     t->model = c->m;
+    t->dev = c->m->dev;
     t->program = program;
     t->nsymbols = c->p->nsymbols;
     t->bytes = c->plan->tape;
@@ -72,7 +73,7 @@ void tn_tape_release(tn_tape *t)
 {
     if (!t)
         return;
-    tn__device *d = t->model->dev;
+    tn__device *d = t->dev;
     d->ops->enter(d);
     for (int i = 0; i < t->nstaged; i++)
         d->ops->free(d, t->staged[i], t->stream);

@@ -187,6 +187,9 @@ TN_API void tn_model_destroy(tn_model *m);
 TN_API const char *tn_model_name(const tn_model *m);
 TN_API tn_context *tn_model_context(const tn_model *m);
 TN_API DLDevice tn_model_device(const tn_model *m);
+/** Moves an instance with its state; {0, 0}: as at its creation. Tensors of tn_model_state are then
+ * others, and tapes of before can only be released. After a failure it is where it was. */
+TN_API tn_status tn_model_to(tn_model *m, DLDevice device);
 
 /** Seeds dropout and friends, and counts calls from 0 again; parameters stay as they are. */
 TN_API tn_status tn_model_seed(tn_model *m, uint64_t seed);

@@ -95,7 +95,8 @@ typedef struct {
     const char *name, *where; /* where: "lltm.tn:9-12" */
     tn_cpu_kernel *cpu;       /* NULL when the CPU is not among the targets */
     int32_t nparams, nsizes;
-    int16_t lanes, teams;     /* CUDA block */
+    int16_t lanes, teams;     /* CUDA: block. Parameters: the pointers, the sizes (see `wide`), then
+                                 int32_t error[4] where it has checks */
     int8_t grid_lanes;        /* 1: one cell a lane */
     int8_t cost;              /* about log2 of nanoseconds a cell: decides about threads */
     int16_t nchecks;

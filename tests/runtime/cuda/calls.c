@@ -451,6 +451,38 @@ static void test_state(void **state)
     assert_true(read_w(w) == 2);
 }
 
+/* From one device to another and back, with all of the state; tapes stay behind. */
+static void test_moves(void **state)
+{
+    World *w = *state;
+    float x[] = {1, 2, 3, 4, 5, 6};
+    const DLTensor xd = host(x, shape_23), m = host(times_m, shape_m);
+    DLTensor y = {0}, z = {0};
+    const DLTensor *args[] = {&xd, &m, &y, &z}, *back[] = {&xd, NULL, NULL};
+    static const DLDevice places[] = {{kDLCPU, 0}, {kDLCUDA, 0}, {kDLCUDA, 0}, {kDLCPU, 0}, {0}};
+    tn_tape *tape = NULL;
+    double v = 0;
+    ok(tn_model_set_number(w->m, "loss.t", 8));
+    ok(tn_call(w->m, NULL, TRAIN, args, 4, &tape));
+    tn_tensor_release(&y);
+    tn_tensor_release(&z);
+    assert_int_equal(tn_model_to(w->m, (DLDevice){kDLCUDA, 99}), TN_UNSUPPORTED);
+    for (int i = 0; i < 5; i++) {
+        ok(tn_call(w->m, NULL, UPDATE, NULL, 0, NULL));
+        ok(tn_model_to(w->m, places[i]));
+        assert_int_equal(tn_model_device(w->m).device_type,
+                         places[i].device_type ? places[i].device_type : kDLCUDA);
+        ok(forward(w, NULL, &xd, &y, &z));
+        for (int k = 0; k < 6; k++)
+            assert_true(((float *)y.data)[k] == (float)(i + 3) * x[k]);
+        tn_tensor_release(&y);
+        tn_tensor_release(&z);
+        ok(tn_model_get_number(w->m, "loss.t", &v));
+        assert_true(v == 8);
+    }
+    assert_int_equal(tn_call(w->m, NULL, BACKWARD, back, 3, &tape), TN_STATE);
+}
+
 /* A file is the same whoever wrote it, and moves between devices. */
 static void test_files(void **state)
 {
@@ -502,6 +534,7 @@ int main(void)
                                        T(test_constant),     T(test_print),
                                        T(test_tape),         T(test_mistakes),
                                        T(test_index_errors), T(test_many_index_errors),
-                                       T(test_state),        T(test_files)};
+                                       T(test_state),        T(test_moves),
+                                       T(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
