@@ -221,6 +221,45 @@ API cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
     return call_leave(r);
 }
 
+/** A hint about managed memory: nothing moves here. */
+static CUresult check_hint(uint64_t address, size_t bytes)
+{
+    const Alloc *a = memory_find(address);
+    if (a && a->managed && !a->freed && bytes && bytes <= a->end - address)
+        return CUDA_SUCCESS;
+    return misuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes at 0x%llx are not managed memory", bytes,
+                  (unsigned long long)address);
+}
+
+API cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
+{
+    CUresult r = call_enter(__func__, WORKING);
+    (void)location;
+    if (!r && (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY))
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (!r)
+        r = check_hint(address, bytes);
+    return call_leave(r);
+}
+
+API cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                       unsigned int flags, CUstream stream)
+{
+    CUresult r = call_enter(__func__, WORKING);
+    Stream *s = r ? NULL : stream_get(stream);
+    if (!r && !s)
+        r = CUDA_ERROR_INVALID_HANDLE;
+    if (!r && (flags || (location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_is(location.id))))
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (!r)
+        r = check_hint(address, bytes);
+    if (!r) {
+        Work w = {.kind = WORK_NONE, .name = "cuMemPrefetchAsync", .context = s->h.context};
+        r = queue_push(s, &w);
+    }
+    return call_leave(r);
+}
+
 /* --- host memory ----------------------------------------------------------------------------- */
 
 static CUresult allocate_host(void **out, size_t bytes, unsigned flags)

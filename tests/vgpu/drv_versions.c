@@ -79,6 +79,23 @@ API cuMemHostRegister(void *host, size_t bytes, unsigned int flags)
     return cuMemHostRegister_v2(host, bytes, flags);
 }
 
+static CUmemLocation location_of(CUdevice device)
+{
+    bool host = device == CU_DEVICE_CPU;
+    return (CUmemLocation){.type = host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+                           .id = host ? 0 : device};
+}
+
+API cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)
+{
+    return cuMemAdvise_v2(address, bytes, advice, location_of(device));
+}
+
+API cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)
+{
+    return cuMemPrefetchAsync_v2(address, bytes, location_of(device), 0, stream);
+}
+
 API cuGetProcAddress(const char *symbol, void **out, int version, cuuint64_t flags)
 {
     return cuGetProcAddress_v2(symbol, out, version, flags, NULL);

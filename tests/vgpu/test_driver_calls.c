@@ -417,8 +417,11 @@ static void host_memory_in_kernels(void)
     OK(cuMemAllocManaged(&m, 400, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemHostAlloc((void **)&pinned, 400, CU_MEMHOSTALLOC_DEVICEMAP));
     unsigned *managed = (unsigned *)(uintptr_t)m;
+    CUmemLocation where = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    OK(cuMemAdvise(m, 400, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, where));
     for (int n = 0; n < 100; n++)
         managed[n] = 5;
+    OK(cuMemPrefetchAsync(m, 400, where, 0, NULL));
     launch_add(&k, (CUdeviceptr)(uintptr_t)pinned, m, 100, 1, NULL);
     launch_add(&k, m, (CUdeviceptr)(uintptr_t)pinned, 100, 1, NULL);
     OK(cuCtxSynchronize());
