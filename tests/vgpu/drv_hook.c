@@ -11,12 +11,14 @@
 CUresult vgpu_enqueue(CUstream stream, const char *name, LibraryWork *work, const void *args,
                       size_t bytes)
 {
-    CUresult r = call_enter(name, WORKING);
+    CUresult r =
+        call_enter(__func__, WORKING); /* the call of `name` was counted by vgpu_call_fails */
+    call_note("%s", name);
     Stream *s = r ? NULL : stream_get(stream);
     if (!r && !s)
         r = CUDA_ERROR_INVALID_HANDLE;
     if (!r && s->h.context != context_current())
-        r = misuse(CUDA_ERROR_INVALID_CONTEXT, "the stream is of another context");
+        r = misuse(CUDA_ERROR_INVALID_CONTEXT, "%s: the stream is of another context", name);
     if (!r) {
         Work w = {.kind = WORK_LIBRARY,
                   .name = drv_intern(name),
