@@ -29,8 +29,7 @@ typedef struct {
     uint32_t nregs, nblocks, words;
 } Allocator;
 
-/* --- what an instruction touches
- * ------------------------------------------------------------------------ */
+/* --- what an instruction touches ------------------------------------------------------------- */
 
 typedef void Touch(Allocator *a, void *context, uint32_t *slot, uint8_t width, bool defines);
 
@@ -48,8 +47,7 @@ static void each_register(Allocator *a, uint32_t at, Touch *touch, void *context
         touch(a, context, (uint32_t *)(uintptr_t)&i->list[k], u->list_width, k < u->list_defines);
 }
 
-/* --- blocks
- * --------------------------------------------------------------------------------------------- */
+/* --- blocks ---------------------------------------------------------------------------------- */
 
 static uint64_t *new_set(Allocator *a)
 {
@@ -148,8 +146,7 @@ static void find_lives_in_blocks(Allocator *a)
     }
 }
 
-/* --- lives
- * ---------------------------------------------------------------------------------------------- */
+/* --- lives ----------------------------------------------------------------------------------- */
 
 static void live_at(Life *l, uint32_t at)
 {
@@ -185,8 +182,7 @@ static void find_lives(Allocator *a)
     }
 }
 
-/* --- slots
- * ---------------------------------------------------------------------------------------------- */
+/* --- slots ----------------------------------------------------------------------------------- */
 
 typedef struct {
     uint32_t bytes, words, most; /* words that live now, and at most */

@@ -14,8 +14,7 @@ const Format format_f16 = {10, 5, 15, true, true}, format_bf16 = {7, 8, 127, tru
              format_tf32 = {10, 8, 127, true, true}, format_e4m3 = {3, 4, 7, false, true},
              format_e5m2 = {2, 5, 15, true, true};
 
-/* --- formats
- * ------------------------------------------------------------------------------------------- */
+/* --- formats --------------------------------------------------------------------------------- */
 
 static long double round_integer(long double v, Rounding mode)
 {
@@ -89,8 +88,7 @@ long double format_value(const Format *f, uint64_t bits)
     return minus ? -v : v;
 }
 
-/* --- types
- * ---------------------------------------------------------------------------------------------- */
+/* --- types ----------------------------------------------------------------------------------- */
 
 typedef enum { TYPE_UNSIGNED, TYPE_SIGNED, TYPE_FLOAT, TYPE_PAIR } TypeKind;
 
@@ -146,8 +144,7 @@ static long double read_number(const Type *t, uint64_t bits)
     }
 }
 
-/* --- the instruction
- * ------------------------------------------------------------------------------------ */
+/* --- the instruction ------------------------------------------------------------------------- */
 
 /* Inst.sub: types of destination and source, rounding, flags. */
 enum { FLAG_SAT = 1, FLAG_FINITE = 2, FLAG_RELU = 4, FLAG_FLUSH = 8, FLAG_TO_INTEGER = 16 };

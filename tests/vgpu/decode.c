@@ -32,8 +32,7 @@ bool decode_error(Decoder *d, const char *why)
     return parse_error(d->x, d->line, "%s: '%.*s'", why, (int)d->ntext, d->text);
 }
 
-/* --- opcodes to rules
- * ------------------------------------------------------------------------------- */
+/* --- opcodes to rules ------------------------------------------------------------------------ */
 
 static bool split(const Token *t, const char *text, bool local, Opcode *out)
 {
@@ -81,8 +80,7 @@ static const CachedRule *rule_of(Decoder *d, const Token *t, bool local)
     return *at;
 }
 
-/* --- statements
- * ------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------ */
 
 /* .loc file line column[, function_name .., inlined_at ..], to the end of the text's line. */
 static bool location(Decoder *d)
@@ -319,8 +317,7 @@ bool decode_body(Decoder *d, uint32_t end)
     return true;
 }
 
-/* --- calls
- * ------------------------------------------------------------------------------------------ */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 enum { MAX_CALLS = 64 };
 
@@ -424,8 +421,7 @@ bool decode_call(Decoder *d)
     return f->body ? inline_body(d, f, &in, &out) : system_call(d, callee, &in, &out);
 }
 
-/* --- the function
- * ----------------------------------------------------------------------------------- */
+/* --- the function ---------------------------------------------------------------------------- */
 
 /* Diverged lanes can wait at targets, behind branches and where a warp collects its lanes. */
 static void mark_leaders(Inst *code, uint32_t n)

@@ -118,8 +118,7 @@ typedef struct Operand {
     const struct Operand *items; /* of a list; or the second one of a|b */
 } Operand;
 
-/* --- names.c
- * ---------------------------------------------------------------------------------------- */
+/* --- names.c --------------------------------------------------------------------------------- */
 
 void scope_open(Decoder *d);
 /** Resolves the branches to labels of the scope, and forgets its names. */
@@ -133,8 +132,7 @@ bool declare_registers(Decoder *d);
 /** `.shared .align 4 .b8 x[4];`, .local and .param in a body, at the directive of the space. */
 bool declare_variable(Decoder *d);
 
-/* --- operand.c
- * -------------------------------------------------------------------------------------- */
+/* --- operand.c ------------------------------------------------------------------------------- */
 
 /** Reads one operand at d->i. */
 bool operand_read(Decoder *d, Operand *out);
@@ -147,8 +145,7 @@ uint32_t slot_special(Decoder *d, Special which, uint32_t width);
 /** The register, constant or address as a slot of that width. NO_SLOT: it does not fit, noted. */
 uint32_t slot_source(Decoder *d, const Operand *o, uint32_t width);
 
-/* --- decode.c
- * --------------------------------------------------------------------------------------- */
+/* --- decode.c -------------------------------------------------------------------------------- */
 
 /** An instruction under the guard and the line that are being read; `registers`: bits of its fields
  * that will hold registers. */
@@ -157,16 +154,15 @@ Inst *emit(Decoder *d, Exec *exec, InstKind kind, uint8_t registers);
 bool decode_error(Decoder *d, const char *why);
 /** Decodes an entry into *f; m's variables are placed. */
 bool decode_function(Text *x, Module *m, RuleCache *rules, const FuncDecl *decl, Function *f);
-/** Where the driver keeps the barrier of cooperative launches: cooperative_groups.h finds its address in
- * %envreg1 (upper half) and %envreg2. 0: no memory is left. module.c. */
+/** Where the driver keeps the barrier of cooperative launches: cooperative_groups.h finds its
+ * address in %envreg1 (upper half) and %envreg2. 0: no memory is left. module.c. */
 uint64_t module_workspace(Module *m);
 /** `call`, at the word after it. */
 bool decode_call(Decoder *d);
 /** Instructions up to the token `end`. */
 bool decode_body(Decoder *d, uint32_t end);
 
-/* --- allocate.c
- * ------------------------------------------------------------------------------------- */
+/* --- allocate.c ------------------------------------------------------------------------------ */
 
 /** Gives registers whose lives do not meet the same slots. The most 32-bit words that live at once.
  */

@@ -104,8 +104,7 @@ static inline uint64_t double_bits(double f)
     return x;
 }
 
-/* --- put in by the decoder
- * ------------------------------------------------------------------------- */
+/* --- put in by the decoder ------------------------------------------------------------------- */
 
 Exec exec_nop;
 Exec exec_move_32, exec_move_64, exec_add_64, exec_add_32;
@@ -117,8 +116,7 @@ Exec exec_unpack;   /* mov {..}, a: size is the bytes of a */
 Exec exec_clock;    /* imm: Special; size: width */
 Exec exec_assert, exec_print;
 
-/* --- opcodes: opcode.c
- * ------------------------------------------------------------------------------ */
+/* --- opcodes: opcode.c ----------------------------------------------------------------------- */
 
 /** Whether one of the parts after the first is that text. */
 bool opcode_has(const Opcode *o, const char *part);

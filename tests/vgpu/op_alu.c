@@ -5,8 +5,7 @@
 #define S16(x) ((int16_t)(x))
 #define U16(x) ((uint16_t)(x))
 
-/* --- arithmetic
- * -------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------ */
 
 BINARY(add_32, uint32_t, uint32_t, uint32_t, x + y)
 BINARY(sub_32, uint32_t, uint32_t, uint32_t, x - y)
@@ -191,8 +190,7 @@ TERNARY(sad_u64, uint64_t, uint64_t, uint64_t, uint64_t, SAD(x, y) + z)
 TERNARY(sad_s64, uint64_t, int64_t, int64_t, uint64_t,
         (x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x) + z)
 
-/* --- bits
- * -------------------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------ */
 
 #define LOGIC(name, T)                                                                             \
     BINARY(and_##name, T, T, T, x &y)                                                              \
@@ -399,8 +397,7 @@ TERNARY(vabsdiff4_add, uint32_t, uint32_t, uint32_t, uint32_t,
 TERNARY(vabsdiff2, uint32_t, uint32_t, uint32_t, uint32_t, ((void)z, HALF(0) | HALF(1) << 16))
 TERNARY(vabsdiff2_add, uint32_t, uint32_t, uint32_t, uint32_t, HALF(0) + HALF(1) + z)
 
-/* --- carries: the flag of each lane is in slot 0, which the decoder leaves free
- * ----------------------- */
+/* --- carries: the flag of each lane is in slot 0, which the decoder leaves free -------------- */
 
 #define CARRY(name, T, reads, writes, sum)                                                         \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -452,8 +449,7 @@ CARRIES(64, uint64_t)
 MAD_CARRIES(u32, uint32_t, uint64_t)
 MAD_CARRIES(u64, uint64_t, Uint128)
 
-/* --- the table
- * ---------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 #define R1(key, exec, D, A)                                                                        \
     {                                                                                              \

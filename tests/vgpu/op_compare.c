@@ -151,8 +151,7 @@ void compare_set(Warp *w, const Inst *i, uint32_t mask, uint32_t p)
     FOR_LANES(uint32_t, i->d, , IS_ON(p, l) ? one : 0)
 }
 
-/* --- testp
- * --------------------------------------------------------------------------------------------- */
+/* --- testp ----------------------------------------------------------------------------------- */
 
 #define TEST(name, T, value)                                                                       \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \

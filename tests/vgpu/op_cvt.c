@@ -5,8 +5,7 @@
 
 #include <math.h>
 
-/* --- integers
- * ------------------------------------------------------------------------------------------ */
+/* --- integers -------------------------------------------------------------------------------- */
 
 /* Types and the slots that they live in; a narrow result fills its slot with zeros or its sign. */
 typedef uint32_t slot_u8, slot_u16, slot_u32;
@@ -45,8 +44,7 @@ FROM(s16)
 FROM(s32)
 FROM(s64)
 
-/* --- floats
- * -------------------------------------------------------------------------------------------- */
+/* --- floats ---------------------------------------------------------------------------------- */
 
 /* A NaN becomes 0, or the upper bit alone where either side has 64 bits. */
 #define TO_INT(name, F, round)                                                                     \
@@ -111,8 +109,7 @@ UNARY(tf32_f32, uint32_t, uint32_t,
 BINARY(f16x2_f32, uint32_t, float, float, float_to_half(x) << 16 | float_to_half(y))
 BINARY(bf16x2_f32, uint32_t, float, float, float_to_bf16(x) << 16 | float_to_bf16(y))
 
-/* --- the table
- * ----------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 #define SLOT_u8  TAKES_32
 #define SLOT_u16 TAKES_32

@@ -8,8 +8,7 @@
 
 #define NAN_F64 bits_double(0x7fffffffffffffffu)
 
-/* --- arithmetic
- * ---------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------ */
 
 /* To [0, 1]; a NaN becomes 0. */
 static inline float saturate(float v)
@@ -46,8 +45,7 @@ BINARY(copysign_f32, uint32_t, uint32_t, uint32_t, (x & 0x80000000u) | (y & 0x7f
 BINARY(copysign_f64, uint64_t, uint64_t, uint64_t,
        (x & 0x8000000000000000u) | (y & 0x7fffffffffffffffu))
 
-/* --- min, max: a NaN loses unless .NaN is asked for, and -0 is less than 0
- * ------------------------------ */
+/* --- min, max: a NaN loses unless .NaN is asked for, and -0 is less than 0 ------------------- */
 
 /* Of two zeros the bits decide. */
 #define PICKED(name, T, bits, from_bits, less, zeros, nan)                                         \
@@ -121,8 +119,7 @@ MIN_MAX_FORMS(max, max_of_f32)
 BINARY(min_f64, double, double, double, min_of_f64(x, y))
 BINARY(max_f64, double, double, double, max_of_f64(x, y))
 
-/* --- approximations
- * ------------------------------------------------------------------------------------ */
+/* --- approximations -------------------------------------------------------------------------- */
 
 static inline float rsqrt_of(float v)
 {
@@ -154,8 +151,7 @@ BY_LANE(tanh_f32, float, tanhf(x))
 UNARY(rcp_approx_f64, double, double, UPPER(1.0 / UPPER(x)))
 UNARY(rsqrt_approx_f64, double, double, UPPER(1.0 / __builtin_sqrt(UPPER(x))))
 
-/* --- pairs of f32 in 64 bits
- * ---------------------------------------------------------------------------- */
+/* --- pairs of f32 in 64 bits ----------------------------------------------------------------- */
 
 #define PAIR_OP(name, value)                                                                       \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -174,8 +170,7 @@ PAIR_OP(sub_f32x2, x - y)
 PAIR_OP(mul_f32x2, x *y)
 PAIR_OP(fma_f32x2, __builtin_fmaf(x, y, z))
 
-/* --- the table
- * ----------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 #define F32_1(key, exec)                                                                           \
     {                                                                                              \

@@ -7,8 +7,7 @@
 
 #include <math.h>
 
-/* --- one number: x, y, z are slots whose upper halves mean nothing
- * --------------------------------------- */
+/* --- one number: x, y, z are slots whose upper halves mean nothing --------------------------- */
 
 static inline uint32_t f16_add(uint32_t x, uint32_t y)
 {
@@ -117,8 +116,7 @@ static uint32_t bf16_tanh(uint32_t x)
     return float_to_bf16(tanhf(bf16_to_float(x)));
 }
 
-/* --- modifiers: Inst.sub[0]
- * ------------------------------------------------------------------------------ */
+/* --- modifiers: Inst.sub[0] ------------------------------------------------------------------ */
 
 enum { FLAG_FLUSH = 1, FLAG_SAT = 2, FLAG_RELU = 4 };
 
@@ -154,8 +152,7 @@ static inline uint32_t bf16_finish(uint32_t h, int flags)
     return h;
 }
 
-/* --- instructions
- * ---------------------------------------------------------------------------------------- */
+/* --- instructions ---------------------------------------------------------------------------- */
 
 /* All lanes of one half of the sources. */
 typedef void Lanes(const uint32_t *x, const uint32_t *y, const uint32_t *z, int shift,
@@ -271,8 +268,7 @@ UNARY(neg_ftz_two, uint32_t, uint32_t, (f16_flush(x) | f16_flush(HI(x)) << 16) ^
 UNARY(abs_ftz_one, uint32_t, uint32_t, HALF_ABS(f16_flush(x)))
 UNARY(abs_ftz_two, uint32_t, uint32_t, (f16_flush(x) | f16_flush(HI(x)) << 16) & 0x7fff7fffu)
 
-/* --- comparisons
- * ------------------------------------------------------------------------------------------ */
+/* --- comparisons ----------------------------------------------------------------------------- */
 
 #define COMPARE_HALF(f, to)                                                                        \
     COMPARISON(eq_##f, uint32_t, to(x) == to(y))                                                   \
@@ -411,8 +407,7 @@ static bool rule_pair(const Opcode *o, Rule *out)
     return false;
 }
 
-/* --- the table
- * -------------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *key; /* without type, .rn, .ftz, .sat, .relu */

@@ -33,8 +33,7 @@ static const struct {
 static const char *const sums[] = {
     [SUM_F32] = "f32", [SUM_F16] = "f16", [SUM_F64] = "f64", [SUM_S32] = "s32"};
 
-/* --- elements
- * --------------------------------------------------------------------------------------------- */
+/* --- elements -------------------------------------------------------------------------------- */
 
 /* Element k of every lane's register as double; each type has a loop of its own. */
 #define WIDEN(value)                                                                               \
@@ -204,8 +203,7 @@ static void mma(Warp *w, const Inst *i, uint32_t mask)
     scatter_sum(w, i->list, nc, s, i->sub[3] & 128, sum);
 }
 
-/* --- the rule
- * ------------------------------------------------------------------------------------------- */
+/* --- the rule -------------------------------------------------------------------------------- */
 
 static int find(const char *name, bool sum)
 {

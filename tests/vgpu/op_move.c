@@ -29,8 +29,7 @@ GLOBAL_UNARY(exec_narrow, uint32_t, uint64_t, x)
 GLOBAL_BINARY(exec_add_32, uint32_t, x + y)
 GLOBAL_BINARY(exec_add_64, uint64_t, x + y)
 
-/* --- packing
- * ------------------------------------------------------------------------------------------ */
+/* --- packing --------------------------------------------------------------------------------- */
 
 /* d = {list[0], list[1], ..}, the first one in the low bits. */
 void exec_pack(Warp *w, const Inst *i, uint32_t mask)
@@ -69,8 +68,7 @@ void exec_unpack(Warp *w, const Inst *i, uint32_t mask)
     }
 }
 
-/* --- predicates
- * ---------------------------------------------------------------------------------------- */
+/* --- predicates ------------------------------------------------------------------------------ */
 
 /* Sources that are written with ! */
 static inline uint32_t pred_a(const Warp *w, const Inst *i)
@@ -113,8 +111,7 @@ static void xor_pred(Warp *w, const Inst *i, uint32_t mask)
     pred_write(w, i->d, mask, pred_a(w, i) ^ w->preds[i->b]);
 }
 
-/* --- selections
- * ---------------------------------------------------------------------------------------- */
+/* --- selections ------------------------------------------------------------------------------ */
 
 #define SELECT(name, T)                                                                            \
     static void name(Warp *w, const Inst *i, uint32_t mask)                                        \
@@ -132,8 +129,7 @@ TERNARY(slct_64_s32, uint64_t, uint64_t, uint64_t, int32_t, z >= 0 ? x : y)
 TERNARY(slct_32_f32, uint32_t, uint32_t, uint32_t, float, z >= 0 ? x : y)
 TERNARY(slct_64_f32, uint64_t, uint64_t, uint64_t, float, z >= 0 ? x : y)
 
-/* --- clocks
- * -------------------------------------------------------------------------------------------- */
+/* --- clocks ---------------------------------------------------------------------------------- */
 
 /* Clocks count the warp's instructions, so that runs repeat; the global timer is the host's. */
 void exec_clock(Warp *w, const Inst *i, uint32_t mask)
@@ -151,8 +147,7 @@ void exec_clock(Warp *w, const Inst *i, uint32_t mask)
     }
 }
 
-/* --- the table
- * ----------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 #define SELECT_ROWS(type, n)                                                                       \
     {"selp." type, selp_##n, COUNT_MOVE, {TAKES_##n, TAKES_##n, TAKES_##n, TAKES_PRED}},           \

@@ -51,8 +51,7 @@ static Spread spread(int shape, Fragment f, Type t)
     return l;
 }
 
-/* --- elements in registers
- * -------------------------------------------------------------------------------- */
+/* --- elements in registers ------------------------------------------------------------------- */
 
 static int per_register(Type t)
 {
@@ -118,8 +117,7 @@ static uint64_t bits_of(Type t, double v, bool saturate)
     }
 }
 
-/* --- load and store: sub is shape, type, fragment, by columns
- * ----------------------------------------------- */
+/* --- load and store: sub is shape, type, fragment, by columns -------------------------------- */
 
 static Space space_of(const Inst *i, uint64_t *address)
 {
@@ -184,8 +182,7 @@ static void store(Warp *w, const Inst *i, uint32_t mask)
         }
 }
 
-/* --- product: sub is shape, types of A and B, of C and D, .satfinite
- * ------------------------------------------ */
+/* --- product: sub is shape, types of A and B, of C and D, .satfinite ------------------------- */
 
 static void gather(const Warp *w, const uint32_t *list, int shape, Fragment f, Type t,
                    double out[][MOST])
@@ -230,9 +227,7 @@ static void product(Warp *w, const Inst *i, uint32_t mask)
     }
 }
 
-/* --- rules
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- rules ----------------------------------------------------------------------------------- */
 
 static int find_type(const char *name)
 {

@@ -3,8 +3,7 @@
 #include "tests/vgpu/decode.h"
 #include "tests/vgpu/op.h"
 
-/* --- slots
- * ------------------------------------------------------------------------------------------ */
+/* --- slots ----------------------------------------------------------------------------------- */
 
 uint32_t slot_new(Decoder *d, uint32_t width)
 {
@@ -110,8 +109,7 @@ static bool special_register(Decoder *d, const Token *t, Operand *out)
     return false;
 }
 
-/* --- reading
- * ---------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 static bool read_name(Decoder *d, const Token *t, Operand *out)
 {
@@ -274,8 +272,7 @@ bool operand_read(Decoder *d, Operand *out)
     return true;
 }
 
-/* --- placing
- * ---------------------------------------------------------------------------------------- */
+/* --- placing --------------------------------------------------------------------------------- */
 
 static uint32_t convert(Decoder *d, Exec *exec, uint32_t from, uint32_t width)
 {

@@ -7,8 +7,7 @@
 
 #include <xmmintrin.h>
 
-/* --- values
- * ---------------------------------------------------------------------------------------------- */
+/* --- values ---------------------------------------------------------------------------------- */
 
 static const uint64_t ints[] = {
     0,          1,          2,          3,          7,          31,         32,
@@ -104,8 +103,7 @@ static void make_pairs(void)
         float_pairs[k] = floats[k] | floats[k * 7 % 43] << 32;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------------- */
 
 static bool is_wide(char letter)
 {
@@ -222,8 +220,7 @@ bool case_next(Case *c)
     return true;
 }
 
-/* --- comparing
- * ------------------------------------------------------------------------------------------- */
+/* --- comparing ------------------------------------------------------------------------------- */
 
 static bool same_half(uint64_t got, uint64_t want, uint64_t inf)
 {
@@ -295,6 +292,5 @@ void case_check_second(Case *c, int l, bool want)
 
 int main(void)
 {
-    return test_integers() + test_floats() + test_halves() + test_conversions() +
-           test_modules();
+    return test_integers() + test_floats() + test_halves() + test_conversions() + test_modules();
 }

@@ -9,8 +9,7 @@
 #define BF test_bits_f32
 #define BD test_bits_f64
 
-/* --- one operation under a rounding mode; volatile keeps it where it stands
- * ---------------------------------- */
+/* --- one operation under a rounding mode; volatile keeps it where it stands ------------------ */
 
 static uint64_t round_f32(int mode, char op, uint64_t x, uint64_t y, uint64_t z)
 {
@@ -108,8 +107,7 @@ static void fused(void **state)
     CHECK("fma.rz.f64", "dddd", round_f64(FE_TOWARDZERO, 'f', x, y, z));
 }
 
-/* --- .ftz, .sat
- * ---------------------------------------------------------------------------------------------- */
+/* --- .ftz, .sat ------------------------------------------------------------------------------ */
 
 static uint64_t flush(uint64_t x)
 {
@@ -183,9 +181,7 @@ static void signs(void **state)
     CHECK("copysign.f64", "ddd", (x & 0x8000000000000000) | (y & 0x7fffffffffffffff));
 }
 
-/* --- min, max
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- min, max -------------------------------------------------------------------------------- */
 
 static float slow_min(float a, float b)
 {
@@ -231,9 +227,7 @@ static void extremes(void **state)
     CHECK("max.f32", "ffff", BF(slow_max(slow_max(F(x), F(y)), F(z))));
 }
 
-/* --- comparisons
- * --------------------------------------------------------------------------------------------------
- */
+/* --- comparisons ----------------------------------------------------------------------------- */
 
 #define NANS(x, y) (isnan(x) || isnan(y))
 #define ALL_COMPARISONS(type, letters, V)                                                          \
@@ -268,9 +262,7 @@ static void comparisons(void **state)
     CHECK("testp.subnormal.f64", "pd", fpclassify(D(x)) == FP_SUBNORMAL);
 }
 
-/* --- approximations
- * ------------------------------------------------------------------------------------------------
- */
+/* --- approximations -------------------------------------------------------------------------- */
 
 static double slow_ex2(double v)
 {

@@ -7,8 +7,7 @@ __extension__ typedef __float128 Quad;
 #define F test_f32
 #define D test_f64
 
-/* --- formats: codes without sign count up with their values
- * ----------------------------------------------------- */
+/* --- formats: codes without sign count up with their values ---------------------------------- */
 
 typedef struct {
     int mantissa, exponent, bias;
@@ -88,8 +87,7 @@ static bool is_minus(Quad v, uint64_t zero_sign)
     return v < 0 || (v == 0 && zero_sign);
 }
 
-/* --- arithmetic: the sign of a zero is what float's arithmetic gives it
- * ----------------------------------------- */
+/* --- arithmetic: the sign of a zero is what float's arithmetic gives it ---------------------- */
 
 static uint64_t two(const Format *f, char op, uint64_t x, uint64_t y, uint64_t z)
 {
@@ -148,8 +146,7 @@ static void arithmetic(void **state)
     CHECK("abs.ftz.f16", "hh", flush(x) & 0x7fff);
 }
 
-/* --- min, max, comparisons
- * --------------------------------------------------------------------------------------- */
+/* --- min, max, comparisons ------------------------------------------------------------------- */
 
 static uint64_t lesser(const Format *f, uint64_t x, uint64_t y)
 {
@@ -199,9 +196,7 @@ static void order(void **state)
           rounded(&F16, (Quad)tanh((double)HX(x)), x >> 15 & 1, NEAREST, false));
 }
 
-/* --- conversions
- * --------------------------------------------------------------------------------------------------
- */
+/* --- conversions ----------------------------------------------------------------------------- */
 
 #define FROM_F32(v)         quad(&F32, v)
 #define TO(format, v, mode) rounded(format, v, is_minus(v, x >> 31), mode, false)

@@ -19,8 +19,7 @@ static Module *load(const char *text)
     return m;
 }
 
-/* --- declarations
- * --------------------------------------------------------------------------------------------- */
+/* --- declarations ---------------------------------------------------------------------------- */
 
 static void parameters(void **state)
 {
@@ -106,9 +105,7 @@ static void shared_and_local(void **state)
     module_unload(m);
 }
 
-/* --- bodies
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- bodies ---------------------------------------------------------------------------------- */
 
 /* Braces as inline assembly has them: registers and labels of the same names. */
 static void scopes(void **state)
@@ -331,8 +328,7 @@ static void refused_modules(void **state)
     }
 }
 
-/* --- mma: fragments from matrices by the manual's formulas, products in double
- * ------------------------------------- */
+/* --- mma: fragments from matrices by the manual's formulas, products in double --------------- */
 
 typedef struct {
     const char *op;
