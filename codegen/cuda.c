@@ -165,9 +165,12 @@ static void close_body(Cuda *c, bool bare)
 /* --- loops ---------------------------------------------------------------------------------------
  */
 
-static bool expr_in_registers(const KText *t, KExpr e)
+static bool expr_in_registers(KText *t, KExpr e)
 {
     const KExprInfo *x = kexpr(t->k, e);
+    if (t->seen[e.id] == t->mark)
+        return false;
+    t->seen[e.id] = t->mark;
     if (x->kind == KE_KEEP || (x->kind == KE_ACC && t->accs[x->acc].store == ACC_SIDE))
         return true;
     for (uint32_t i = 0; i < x->nin; i++)
@@ -176,10 +179,11 @@ static bool expr_in_registers(const KText *t, KExpr e)
     return false;
 }
 
-static bool in_registers(const KText *t, const KBlock *b)
+static bool in_registers(KText *t, const KBlock *b)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
+        t->mark++;
         if (s->kind == KS_KEEP || (s->kind == KS_FOLD && t->accs[s->acc].store == ACC_SIDE) ||
             (s->expr.id && expr_in_registers(t, s->expr)) || in_registers(t, &s->body))
             return true;

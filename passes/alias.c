@@ -19,6 +19,7 @@ typedef struct {
     const KStmt *store; /* the one that writes the parameter */
     Position store_at;
     uint32_t order, stores;
+    uint32_t *seen; /* by expression, plain and guarded: the last use that came by */
     bool bad;
 } InPlace;
 
@@ -79,8 +80,10 @@ static bool same_cell(const InPlace *w, const Dim *at)
 
 static void check_expr(InPlace *w, KExpr e, Position use, bool guarded, const KStmt *user)
 {
-    if (!e.id || w->bad)
+    uint32_t *seen = &w->seen[2 * e.id + guarded];
+    if (!e.id || w->bad || *seen == use.order)
         return;
+    *seen = use.order;
     const KExprInfo *x = kexpr(w->b->k, e);
     if (x->kind == KE_LOAD && x->param == w->param) {
         bool here = use.block == w->store_at.block, earlier = use.order < w->store_at.order;
@@ -177,6 +180,7 @@ static bool reads_wrong(KBuild *b, uint32_t i, const KBlock *cell)
     if (b->k->params.at[i].mode != K_INOUT)
         return false;
     InPlace w = {.b = b, .param = i, .cell = cell};
+    w.seen = arena_array(b->l->p->cx->scratch, uint32_t, 2 * b->k->exprs.n);
     find_store(&w, cell);
     if (w.stores != 1)
         return true;
