@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -481,13 +482,19 @@ static void start_helpers(int wanted)
 {
     if (wanted > WORKERS_MAX)
         wanted = WORKERS_MAX;
+    if (pool.started >= wanted - 1)
+        return;
+    sigset_t all, before; /* signals are the program's: its own threads take them */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.started < wanted - 1) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, helper, &pool.crew[pool.started + 1]))
-            return;
+            break;
         pthread_detach(thread);
         pool.started++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void run_with_helpers(Run *r)
@@ -496,7 +503,8 @@ static void run_with_helpers(Run *r)
     pthread_mutex_lock(&pool.lock);
     pool.run = r;
     pool.number++;
-    pthread_cond_broadcast(&pool.work);
+    for (int k = 0; k < pool.started && (uint64_t)k + 1 < r->nblocks; k++)
+        pthread_cond_signal(&pool.work);
     pthread_mutex_unlock(&pool.lock);
     run_blocks(&pool.crew[0], r);
     pthread_mutex_lock(&pool.lock);
