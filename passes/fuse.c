@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAVY = 40, SCALAR_HEAVY = 8 };
+enum { HEAVY = 40, SCALAR_HEAVY = 8, TOO_HEAVY = 1 << 20 };
 
 /* --- what is stored --------------------------------------------------------------------------- */
 
@@ -35,23 +35,42 @@ static int weight(const Node *n)
     return n->op == OP_random ? 10 : n->op == OP_key ? 20 : n->op == OP_extern ? 8 : 1;
 }
 
-/* The weight of a node's cone, and the stored values that it reads. */
+/* Behind these a value is needed at other places than where the result is. */
+static bool moves(Op op)
+{
+    return op == OP_slice || op == OP_pad || op == OP_concat || op == OP_gather;
+}
+
+/* The weight of a node's cone: what is read in place counts once, however many read it; what is
+ * read elsewhere is computed again, with all that it needs. */
+static int cone_weight(Fuser *f, uint32_t id, uint32_t top)
+{
+    const Node *n = fuse_node(f, id);
+    if (f->seen[id] == f->stamp || (id != top && f->kind[id] != NODE_CONE))
+        return 0;
+    f->seen[id] = f->stamp;
+    int sum = weight(n);
+    for (uint32_t i = 0; i < n->nin && sum < TOO_HEAVY; i++)
+        sum +=
+            moves(n->op) ? f->weight[fuse_piece(f, n->in[i])] : cone_weight(f, n->in[i].node, top);
+    return sum < TOO_HEAVY ? sum : TOO_HEAVY;
+}
+
+/* The stored values that a node's cone reads. */
 typedef VEC(uint32_t) Nodes;
 
-static int cone_walk(Fuser *f, uint32_t id, uint32_t top, Nodes *sources)
+static void cone_sources(Fuser *f, uint32_t id, uint32_t top, Nodes *sources)
 {
     const Node *n = fuse_node(f, id);
     if (f->seen[id] == f->stamp)
-        return 0;
+        return;
     f->seen[id] = f->stamp;
     if (id != top && f->kind[id] != NODE_CONE) {
         vec_push(f->a, sources, id);
-        return 0;
+        return;
     }
-    int sum = weight(n);
     for (uint32_t i = 0; i < n->nin; i++)
-        sum += cone_walk(f, n->in[i].node, top, sources);
-    return sum;
+        cone_sources(f, n->in[i].node, top, sources);
 }
 
 /* Readers of a value through views, and for each how many of `sources` it does not read itself. */
@@ -99,26 +118,37 @@ static bool wider_reader(const Fuser *f, uint32_t id)
     return false;
 }
 
+static void store(Fuser *f, uint32_t id)
+{
+    make_real(f, id);
+    f->weight[id] = 0;
+}
+
 /* A value of several readers is stored if making it again costs more than one write and the reads;
  * a scalar, if it is worth a moment's work for every element of a larger kernel. */
 static void may_store(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
-    if (f->kind[id] != NODE_CONE || op_is_view(n->op) || op_is_free(n->op) || n->nout != 1)
+    if (f->kind[id] != NODE_CONE || op_is_view(n->op))
+        return;
+    f->stamp++;
+    const int w = cone_weight(f, id, id);
+    f->weight[id] = w;
+    if (op_is_free(n->op) || n->nout != 1)
         return;
     Nodes sources = {0};
     f->stamp++;
-    int w = cone_walk(f, id, id, &sources);
+    cone_sources(f, id, id, &sources);
     if (type_info(f->p, n->types[0])->rank == 0) {
         if (w > SCALAR_HEAVY && wider_reader(f, id))
-            make_real(f, id);
+            store(f, id);
         return;
     }
     double size = node_bytes(f->p, f->g, id);
     Consumers c = {0};
     count_consumers(f, id, &sources, size, &c);
     if (c.n > 1 && (w > HEAVY || c.extra > size * (1 + c.n)))
-        make_real(f, id);
+        store(f, id);
 }
 
 static void must_store(Fuser *f)
@@ -382,6 +412,7 @@ static Fuser fuser_create(Program *p, Graph *g)
     uint32_t n = g->nodes.n;
     f.users = graph_users(p, g, f.live);
     f.kind = arena_array(a, uint8_t, n);
+    f.weight = arena_array(a, int, n);
     f.place = arena_array(a, Placement, n);
     f.first = arena_array(a, uint32_t, n);
     f.owner = arena_array(a, int32_t, n);

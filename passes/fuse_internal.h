@@ -66,6 +66,7 @@ typedef struct {
     bool *live;
     Users users;
     uint8_t *kind;    /* NodeKind of each node */
+    int *weight;      /* of the cone of each node that is not stored */
     Placement *place; /* of each node */
     uint32_t *first;  /* number of result 0 of each node among all values */
     uint32_t nvals;
