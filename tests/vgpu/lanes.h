@@ -108,6 +108,17 @@ static inline V16 v16_gather_bytes(const uint8_t *from, V16 offset)
 #endif
 }
 
+/** The numbers at from[index] of 32 numbers; index is below 32. */
+static inline V16 v16_pick(const uint32_t *from, V16 index)
+{
+#ifdef __AVX512F__
+    return (V16)_mm512_permutex2var_epi32(_mm512_loadu_si512(from), (__m512i)index,
+                                          _mm512_loadu_si512(from + 16));
+#else
+    return v16_gather(from, index);
+#endif
+}
+
 /** Where lanes go to the same place, the highest one stays. */
 static inline void v16_scatter(uint32_t *to, V16 index, V16 v)
 {

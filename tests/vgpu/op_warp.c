@@ -1,5 +1,6 @@
 /* op_warp.c: what the lanes of a warp do together (shfl, vote, match, redux, activemask, elect),
  * barriers and fences. SPDX-License-Identifier: MIT */
+#include "tests/vgpu/lanes.h"
 #include "tests/vgpu/op.h"
 #include "tests/vgpu/race.h"
 
@@ -37,7 +38,8 @@ static inline void shfl(Warp *w, const Inst *i, uint32_t mask, int mode)
     uint32_t members = w->state->members;
     int32_t from[LANES];
     shfl_lanes(mode, b, c, from, inside);
-    EACH_LANE out[l] = a[from[l]];
+    v16_store(out, v16_pick(a, v16_load(from)));
+    v16_store(out + 16, v16_pick(a, v16_load(from + 16)));
     if (members != ALL_LANES) {
         EACH_LANE off[l] = ~members >> from[l] & 1;
         uint32_t bad = lanes_to_mask(off) & mask;
