@@ -45,4 +45,11 @@ uint8_t *lane_memory(Warp *w, const Inst *i, int lane, Space space, uint64_t add
 /** An atomic operation of one lane in the allocation that request_alloc gave. */
 uint8_t *lane_atomic(Warp *w, const Inst *i, int lane, Alloc *a, uint64_t address, uint32_t bytes);
 
+/* --- opcodes: op_space.c ------------------------------------------------------------------- */
+
+/** Whether a part of an opcode names a space. */
+bool space_part(const char *part, Space *space);
+/** cvta, isspacep: for rule_mem. */
+bool rule_space(const Opcode *o, Rule *out);
+
 #endif
