@@ -222,16 +222,11 @@ struct Warp {
     struct WarpState *state; /* sched.c: (pc, mask) entries, waiting; op_mma.c: copies in flight */
 };
 
-/* Word of shared memory: who touched it since the last barrier; race.c. */
-typedef struct SharedWord SharedWord;
-
 struct Block {
     Grid *grid;
     uint32_t index[3];
     uint64_t number;
     uint8_t *shared;       /* shared_bytes */
-    uint8_t *shared_init;  /* 1: written */
-    SharedWord *race;
     uint32_t shared_bytes; /* static + dynamic */
     uint32_t epoch;        /* counts barriers; race.c */
     Warp *warps;
