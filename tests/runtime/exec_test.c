@@ -76,9 +76,9 @@ static const tn_gemm_step gemms[] = {
      0},
 };
 static const tn_step forward_steps[] = {
-    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1"},
-    {TN_STEP_COPY, 0, 3, 2, 0, 0, 0, {0, 0}, 0, "m.tn:1"},
-    {TN_STEP_GEMM, 0, 0, 0, 0, 0, 0, {0, 0}, 0, "m.tn:2"},
+    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL},
+    {TN_STEP_COPY, 0, 3, 2, 0, 0, 0, {0, 0}, 0, "m.tn:1", NULL},
+    {TN_STEP_GEMM, 0, 0, 0, 0, 0, 0, {0, 0}, 0, "m.tn:2", NULL},
 };
 static const tn_arg forward_args[] = {
     {"x", 1, 0, 0, 0}, {"m", 5, 0, 0, 0}, {"y", 3, 0, 0, 1}, {"z", 6, 0, 0, 1}};
@@ -94,7 +94,7 @@ static const tn_buffer backward_buffers[] = {
 static const tn_operand backward_operands[] = {{4, -1}, {2, -1}, {3, -1}};
 static const tn_arg backward_args[] = {{"dy", 1, 0, 0, 0}, {"dx", 3, 0, 0, 1}};
 static const tn_step backward_steps[] = {
-    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1"},
+    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL},
 };
 /* programs without sizes */
 static const int64_t one_code[] = {TN_D_CONST, 1, TN_D_END};
@@ -105,16 +105,16 @@ static const tn_buffer update_buffers[] = {
 };
 static const tn_operand update_operands[] = {{1, -1}};
 static const tn_step update_steps[] = {
-    {TN_STEP_LAUNCH, 1, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:3"},
+    {TN_STEP_LAUNCH, 1, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:3", NULL},
 };
 static const tn_step broken_steps[] = {
-    {TN_STEP_LAUNCH, 2, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:9"},
+    {TN_STEP_LAUNCH, 2, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:9", NULL},
 };
 static const char *const broken_checks[] = {"m.tn:9"};
 static const tn_kernel kernels[] = {
-    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
-    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL},
-    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL}};
+    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0},
+    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0},
+    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL, 0}};
 #define TABLES                                                                                     \
     .symbols = symbols, .code = code, .dim_code = dim_code, .lists = lists, .nsymbols = 1,         \
     .ndims = NDIMS
@@ -170,7 +170,7 @@ static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
                                    5,       0,
                                    slots,   views,
                                    kernels, programs,
-                                   NULL,    NULL};
+                                   NULL,    NULL, NULL, 0};
 
 typedef struct {
     tn_context *ctx;
