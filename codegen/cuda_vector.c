@@ -188,6 +188,16 @@ static void find_uses(const char *text, const char *type, bool *loads, bool *sto
     }
 }
 
+/* A type that is stored by one instruction; NULL: there is none of so many bytes. */
+static const char *word_of(int bytes)
+{
+    return bytes == 16  ? "uint4"
+           : bytes == 8 ? "uint2"
+           : bytes == 4 ? "unsigned"
+           : bytes == 2 ? "unsigned short"
+                        : NULL;
+}
+
 static void put_vector(Arena *a, DType t, int width, const char *text, StrBuf *out)
 {
     const char *type = arena_printf(a, "%sx%d", element_word(t), width);
@@ -204,11 +214,15 @@ static void put_vector(Arena *a, DType t, int width, const char *text, StrBuf *o
                   "static __device__ __forceinline__ %s load%d(const %s *p)\n{\n"
                   "    return *(const %s *)p;\n}\n\n",
                   type, width, element, type);
+    /* an assignment is taken apart into elements by NVVM, and behind a branch never put together */
+    const char *word = word_of(dtype_size(t) * width);
     if (stores)
-        sb_printf(out,
-                  "static __device__ __forceinline__ void store%d(%s *p, %s x)\n{\n"
-                  "    *(%s *)p = x;\n}\n\n",
-                  width, element, type, type);
+        sb_printf(out, "static __device__ __forceinline__ void store%d(%s *p, %s x)\n{\n", width,
+                  element, type);
+    if (stores && word)
+        sb_printf(out, "    __stwb((%s *)p, *(const %s *)&x);\n}\n\n", word, word);
+    else if (stores)
+        sb_printf(out, "    *(%s *)p = x;\n}\n\n", type);
 }
 
 void cuda_vectors(Arena *a, const char *text, StrBuf *out)

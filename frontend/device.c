@@ -2,6 +2,7 @@
 #include "frontend/device.h"
 
 #include "codegen/images.h"
+#include "codegen/nvrtc.h"
 #include "ir/base/die.h"
 
 #include <stdio.h>
@@ -59,6 +60,27 @@ int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs)
             fprintf(stderr, "tenon: note: code for the CPU only; no NVRTC: %s\n", why);
     }
     return *cuda && !sources ? read_archs(d, archs) : STATUS_DONE;
+}
+
+int device_uses(Drive *d, const HostModel *cuda, const KernelUses **uses)
+{
+    const char *why = NULL;
+    Texts archs = {0};
+    StrBuf text = {.a = d->a};
+    NvrtcImage image;
+    *uses = NULL;
+    Nvrtc *n = nvrtc_open(d->a, &why);
+    const int status = n ? read_archs(d, &archs) : STATUS_DONE;
+    if (n && !status) {
+        KernelUses *found = arena_new(d->a, KernelUses);
+        codegen_cuda(cuda, &text);
+        if (nvrtc_compile(n, sb_text(&text), "kernels.cu", archs.at[0], NVRTC_USE, &image)) {
+            ptxas_read(d->a, image.log, found);
+            *uses = found;
+        }
+    }
+    nvrtc_close(n);
+    return status;
 }
 
 /* --- models in memory ----------------------------------------------------------------------------

@@ -4,12 +4,17 @@
 #define TENON_DEVICE_H
 
 #include "codegen/output.h"
+#include "codegen/ptxas.h"
 #include "frontend/drive.h"
 #include "runtime/include/tenon.h"
 
 /** Which targets code is made for, and which architectures: -target, else both where there is an
  * NVRTC (sources need none). STATUS_MACHINE after a message where -arch=native finds no GPU. */
 int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs);
+
+/** What each kernel of a model for CUDA needs on the first architecture of -arch; *uses is NULL
+ * where there is no NVRTC. The exit status. */
+int device_uses(Drive *d, const HostModel *cuda, const KernelUses **uses);
 
 /** Compiles the model for the device that -device= names, or for the first GPU that can be used,
  * else the CPU, and loads it. The exit status. */

@@ -1,4 +1,5 @@
 /* drive_show.c: -E and -report. SPDX-License-Identifier: MIT */
+#include "frontend/device.h"
 #include "frontend/drive.h"
 #include "frontend/report.h"
 
@@ -238,10 +239,17 @@ int drive_report(Drive *d)
     if (status)
         return status;
     StrBuf out = {.a = d->a};
-    for (uint32_t i = 0; i < n; i++)
+    const int nsizes = (int)d->o->operands.n;
+    for (uint32_t i = 0; i < n; i++) {
+        const KernelUses *uses = NULL;
+        if (cuda)
+            status = device_uses(d, models[i], &uses);
+        if (status)
+            return status;
         if (d->o->report == REPORT_json)
-            report_json(models[i], cuda, sizes, (int)d->o->operands.n, &out);
+            report_json(models[i], cuda, uses, sizes, nsizes, &out);
         else
-            report_text(models[i], cuda, sizes, (int)d->o->operands.n, &out);
+            report_text(models[i], cuda, uses, sizes, nsizes, &out);
+    }
     return put(d, &out);
 }

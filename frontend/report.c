@@ -188,26 +188,37 @@ static double ratio(int64_t a, int64_t b)
     return b > 0 ? (double)a / (double)b : 1.0;
 }
 
-static void text_kernel(const At *at, const Kernel *k, StrBuf *out)
+/* Registers, spilled bytes and shared bytes of a kernel, in columns. */
+static const char *use_text(const At *at, const KernelUses *uses, const char *kernel)
+{
+    const KernelUse *use = uses ? ptxas_find(uses, kernel) : NULL;
+    return !uses ? ""
+           : use ? arena_printf(at->a, " %5d %6d %7d", use->registers,
+                                use->spill_stores + use->spill_loads, use->shared)
+                 : arena_printf(at->a, " %5s %6s %7s", "", "", "");
+}
+
+static void text_kernel(const At *at, const Kernel *k, const KernelUses *uses, StrBuf *out)
 {
     const int64_t read = value(at, k->bytes_read), written = value(at, k->bytes_written);
     const int64_t flops = value(at, k->flops);
-    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n",
-              sym_text(at->p->cx->names, k->name), class_name(k->class), (long long)read,
-              (long long)written, (long long)flops, ratio(flops, sum(read, written)),
-              lines_of(at, k));
+    const char *name = sym_text(at->p->cx->names, k->name);
+    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f%s  %s\n", name, class_name(k->class),
+              (long long)read, (long long)written, (long long)flops,
+              ratio(flops, sum(read, written)), use_text(at, uses, name), lines_of(at, k));
 }
 
-static void text_gemm(const At *at, const HostProgram *h, const Step *s, StrBuf *out)
+static void text_gemm(const At *at, const HostProgram *h, const Step *s, const KernelUses *uses,
+                      StrBuf *out)
 {
     const int64_t read = gemm_bytes(at, h, s, false), written = gemm_bytes(at, h, s, true);
     const int64_t flops = gemm_flops(at, s);
     char name[64];
     snprintf(name, sizeof name, "gemm %lldx%lldx%lld", (long long)value(at, s->m),
              (long long)value(at, s->n), (long long)value(at, s->k));
-    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f  %s\n", name, "contract",
+    sb_printf(out, "  %-32s %-8s %12lld %12lld %12lld %8.2f%s  %s\n", name, "contract",
               (long long)read, (long long)written, (long long)flops,
-              ratio(flops, sum(read, written)),
+              ratio(flops, sum(read, written)), use_text(at, uses, ""),
               source_where(at->p->cx->sources, at->a, s->site.at, false));
 }
 
@@ -222,7 +233,8 @@ static void sizes_text(const HostModel *m, const At *at, StrBuf *out)
     }
 }
 
-void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out)
+void report_text(const HostModel *m, bool cuda, const KernelUses *uses, const ReportSize *sizes,
+                 int nsizes, StrBuf *out)
 {
     const At at = at_sizes(m, sizes, nsizes);
     sb_printf(out, "model %s   target %s  ", sym_text(m->p->cx->names, m->p->name),
@@ -238,13 +250,13 @@ void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsi
                   sym_text(m->p->cx->names, h->name), c.launches, c.gemms,
                   (long long)sum(c.read, c.written), ratio(sum(c.read, c.written), c.least),
                   (long long)sum(c.flops, c.gemm_flops), (long long)c.peak, (long long)c.saved);
-        sb_printf(out, "  %-32s %-8s %12s %12s %12s %8s  %s\n", "kernel", "class", "read",
-                  "written", "FLOPs", "FLOP/B", "lines");
+        sb_printf(out, "  %-32s %-8s %12s %12s %12s %8s%s  %s\n", "kernel", "class", "read",
+                  "written", "FLOPs", "FLOP/B", uses ? "  regs spills  shared" : "", "lines");
         for (uint32_t k = 0; k < h->steps.n; k++)
             if (h->steps.at[k].kind == STEP_LAUNCH)
-                text_kernel(&at, m->kernels.at[h->steps.at[k].kernel], out);
+                text_kernel(&at, m->kernels.at[h->steps.at[k].kernel], uses, out);
             else if (h->steps.at[k].kind == STEP_GEMM)
-                text_gemm(&at, h, &h->steps.at[k], out);
+                text_gemm(&at, h, &h->steps.at[k], uses, out);
     }
 }
 
@@ -270,7 +282,25 @@ static int calls_of(const HostProgram *h, uint32_t kernel)
     return n;
 }
 
-static void json_kernels(const HostModel *m, const At *at, const HostProgram *h, StrBuf *out)
+static void json_number(const char *name, const int *value, StrBuf *out)
+{
+    if (value)
+        sb_printf(out, ", \"%s\": %d", name, *value);
+    else
+        sb_printf(out, ", \"%s\": null", name);
+}
+
+static void json_use(const KernelUses *uses, const char *kernel, StrBuf *out)
+{
+    const KernelUse *use = uses ? ptxas_find(uses, kernel) : NULL;
+    const int spills = use ? use->spill_stores + use->spill_loads : 0;
+    json_number("registers", use ? &use->registers : NULL, out);
+    json_number("spill_bytes", use ? &spills : NULL, out);
+    json_number("shared_bytes", use ? &use->shared : NULL, out);
+}
+
+static void json_kernels(const HostModel *m, const At *at, const HostProgram *h,
+                         const KernelUses *uses, StrBuf *out)
 {
     bool first = true;
     for (uint32_t k = 0; k < m->kernels.n; k++) {
@@ -285,15 +315,17 @@ static void json_kernels(const HostModel *m, const At *at, const HostProgram *h,
         json_string(lines_of(at, kernel), out);
         sb_printf(out,
                   ", \"calls\": %d, \"bytes_read\": %lld, \"bytes_written\": %lld, "
-                  "\"bytes_least\": %lld, \"flops\": %lld, \"registers\": null, "
-                  "\"spill_bytes\": null, \"shared_bytes\": null}",
+                  "\"bytes_least\": %lld, \"flops\": %lld",
                   calls, (long long)value(at, kernel->bytes_read),
                   (long long)value(at, kernel->bytes_written),
                   (long long)value(at, kernel->bytes_least), (long long)value(at, kernel->flops));
+        json_use(uses, sym_text(at->p->cx->names, kernel->name), out);
+        sb_putc(out, '}');
     }
 }
 
-void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out)
+void report_json(const HostModel *m, bool cuda, const KernelUses *uses, const ReportSize *sizes,
+                 int nsizes, StrBuf *out)
 {
     const At at = at_sizes(m, sizes, nsizes);
     DimTable *t = m->p->cx->dims;
@@ -320,7 +352,7 @@ void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsi
                   ", \"launches\": %d, \"library_calls\": %d, \"peak_bytes\": %lld, "
                   "\"saved_bytes\": %lld,\n      \"kernels\": [",
                   c.launches, c.gemms, (long long)c.peak, (long long)c.saved);
-        json_kernels(m, &at, h, out);
+        json_kernels(m, &at, h, uses, out);
         sb_puts(out, "]}");
     }
     sb_puts(out, "]\n}\n");

@@ -2,6 +2,7 @@
 #ifndef TENON_REPORT_H
 #define TENON_REPORT_H
 
+#include "codegen/ptxas.h"
 #include "ir/host.h"
 
 /** A size given on the command line (`B=64`): overrides the hint. */
@@ -13,7 +14,10 @@ typedef struct {
 /** Names of the sizes that a model has, each once, into `names`. How many: at most `max`. */
 int report_sizes(const HostModel *m, const char **names, int max);
 
-void report_text(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
-void report_json(const HostModel *m, bool cuda, const ReportSize *sizes, int nsizes, StrBuf *out);
+/** `uses`: what kernels for CUDA need of a multiprocessor, or NULL where that is not known. */
+void report_text(const HostModel *m, bool cuda, const KernelUses *uses, const ReportSize *sizes,
+                 int nsizes, StrBuf *out);
+void report_json(const HostModel *m, bool cuda, const KernelUses *uses, const ReportSize *sizes,
+                 int nsizes, StrBuf *out);
 
 #endif

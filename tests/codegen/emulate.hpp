@@ -18,6 +18,14 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static
 
+struct __align__(8) uint2 {
+    unsigned x, y;
+};
+struct __align__(16) uint4 {
+    unsigned x, y, z, w;
+};
+template <class T> static inline void __stwb(T *at, T value) { memcpy(at, &value, sizeof value); }
+
 struct emulated_index {
     unsigned x, y, z;
 };

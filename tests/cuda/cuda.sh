@@ -115,6 +115,14 @@ missing() {
     check "what was compiled before needs no NVRTC" gpu "${run[@]}" -device=cuda
 }
 
+report() {
+    local lltm=$root/models/lltm.tn
+    check "-report knows the registers" sh -c "'$tenon' -report=json -target=cuda '$lltm' B=64 >report.json"
+    check "lltm runs" env VGPU_REPORT=counters.json LD_LIBRARY_PATH="$vgpu" "$tenon" -run "$lltm" forward B=64 \
+        x=randn h=randn c=randn -device=cuda -o out.npz
+    check "what -report says of it is so" python3 "$root/tests/cuda/report.py" forward report.json counters.json lltm_k3_new_h
+}
+
 failures() {
     local run=("$tenon" -run "$root/models/lltm.tn" forward B=2 x=ones h=zeros c=zeros -device=cuda)
     check "it runs" gpu "${run[@]}"
@@ -136,7 +144,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
