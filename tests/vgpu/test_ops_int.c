@@ -9,7 +9,7 @@ __extension__ typedef unsigned __int128 Uwide;
 #define S(v)       ((int32_t)(uint32_t)(v))
 #define U(v)       ((uint32_t)(v))
 #define SH(v)      ((int16_t)(v))
-#define UH(v)      ((uint16_t)(v))
+#define UH(v)      ((uint32_t)(uint16_t)(v))
 #define SL(v)      ((int64_t)(v))
 #define MIN_(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_(a, b) ((a) > (b) ? (a) : (b))

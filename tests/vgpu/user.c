@@ -108,7 +108,6 @@ char *user_compile(const char *path, int sm, size_t *n)
     if (ptx(p, image))
         die("NVRTC made no PTX of", path);
     destroy(&p);
-    dlclose(library);
     free(text);
     return image;
 }

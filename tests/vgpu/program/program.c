@@ -110,7 +110,6 @@ static char *compile(const char *path, int capability)
     if (!image || ptx(p, image))
         die("NVRTC made no PTX of", path);
     destroy(&p);
-    dlclose(library);
     free(text);
     return image;
 }
