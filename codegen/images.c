@@ -39,9 +39,11 @@ static bool make_one(Arena *a, Nvrtc *n, const char *text, const char *name, con
 {
     if (nvrtc_compile(n, text, name, arch, lines ? NVRTC_LINES : 0, image))
         return true;
-    r->status = 4;
+    const bool unknown = strstr(image->log, "--gpu-architecture") != NULL;
+    r->status = unknown ? 2 : 4;
     r->message =
-        arena_printf(a, "NVRTC refused the generated code for %s:\n%s", arch, image->log);
+        unknown ? arena_printf(a, "-arch=%s: NVRTC %s makes no code for it", arch, nvrtc_version(n))
+                : arena_printf(a, "NVRTC refused the generated code for %s:\n%s", arch, image->log);
     return false;
 }
 

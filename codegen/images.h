@@ -14,7 +14,8 @@ typedef struct {
     size_t n;
 } DeviceImage;
 
-/* Like exit statuses: 0 done, 3 there is no NVRTC, 4 it refused what was generated. */
+/* Like exit statuses: 0 done, 2 NVRTC does not know an architecture, 3 there is no NVRTC, 4 it
+ * refused what was generated. */
 typedef struct {
     int status;
     const char *message; /* status != 0 */

@@ -36,15 +36,22 @@ static tn_status check_kind(const tn_model *m, const tn_program *p, const tn_arg
     if (!fits)
         return tn__fail(TN_DTYPE, "%s: '%s' must be %s, but is %s", p->name, a->name,
                         tn__dtype_name(b->dtype), tn__dtype_name(dtype));
+    if (t->ndim && !t->shape)
+        return tn__fail(TN_INVALID, "%s: '%s' has no shape: it is NULL", p->name, a->name);
     if (t->ndim != b->rank) {
         char shape[256];
         shape_text(t, shape, sizeof shape);
         return tn__fail(TN_SHAPE, "%s: '%s' must have %d axes, but has %d: [%s]", p->name, a->name,
                         b->rank, t->ndim, shape);
     }
-    for (int i = 0; i < t->ndim; i++)
+    bool empty = false;
+    for (int i = 0; i < t->ndim; i++) {
         if (t->shape[i] < 0)
             return tn__fail(TN_SHAPE, "%s: axis %d of '%s' is negative", p->name, i, a->name);
+        empty = empty || t->shape[i] == 0;
+    }
+    if (!t->data && !empty)
+        return tn__fail(TN_INVALID, "%s: '%s' has no data: it is NULL", p->name, a->name);
     return TN_OK;
 }
 

@@ -277,6 +277,14 @@ static void test_mistakes(void **state)
     bad.device.device_type = kDLCUDA;
     assert_int_equal(forward(w, &bad, &yd, &zd), TN_DEVICE);
     bad = xd;
+    bad.data = NULL;
+    assert_int_equal(forward(w, &bad, &yd, &zd), TN_INVALID);
+    assert_string_equal(tn_last_error(), "forward: 'x' has no data: it is NULL");
+    bad = xd;
+    bad.shape = NULL;
+    assert_int_equal(forward(w, &bad, &yd, &zd), TN_INVALID);
+    assert_string_equal(tn_last_error(), "forward: 'x' has no shape: it is NULL");
+    bad = xd;
     bad.ndim = 1;
     assert_int_equal(forward(w, &bad, &yd, &zd), TN_SHAPE);
     assert_int_equal(forward(w, NULL, &yd, &zd), TN_INVALID);
