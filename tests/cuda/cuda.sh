@@ -127,17 +127,18 @@ failures() {
     local run=("$tenon" -run "$root/models/lltm.tn" forward B=2 x=ones h=zeros c=zeros -device=cuda)
     check "it runs" gpu "${run[@]}"
     local call n
-    for call in cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuMemAlloc cuModuleLoadData cuModuleGetFunction \
-        cuLaunchKernel cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuStreamCreate cuStreamSynchronize cuEventCreate; do
+    for call in cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuMemAlloc cuModuleLoadDataEx \
+        cuModuleGetFunction cuLaunchKernel cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuStreamCreate cuStreamSynchronize; do
         for n in 1 2; do
             check "$call fails at call $n" env VGPU_FAIL=$call:$n LD_LIBRARY_PATH="$vgpu" bash -c '
                 "$@" 2>err; status=$?
                 cat err
+                [ "$0" = 2 ] || ! grep -q "never came" err || exit 1
                 case $status in
                 0) ! grep -q error err ;;
                 1 | 3) [ "$(grep -c "error:" err)" = 1 ] ;;
                 *) exit 1 ;;
-                esac' - "${run[@]}"
+                esac' "$n" "${run[@]}"
         done
     done
 }
