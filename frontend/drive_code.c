@@ -316,6 +316,16 @@ static int load(Drive *d, LoadedModel *model, DLDevice *device)
     return p ? device_load(d, p, model, device) : STATUS_INPUT;
 }
 
+/* Why the method asked for is not among those of the compiled model, or NULL. */
+static const char *why_inner(const Drive *d, const char *model)
+{
+    const Elaborated *made = &d->c->models;
+    for (uint32_t i = 0; d->method && i < made->inner.n; i++)
+        if (!strcmp(made->inner.at[i].name, d->method) && !strcmp(made->inner.at[i].model, model))
+            return made->inner.at[i].why;
+    return NULL;
+}
+
 int drive_run(Drive *d)
 {
     LoadedModel model;
@@ -326,6 +336,7 @@ int drive_run(Drive *d)
     const Options *o = d->o;
     const RunOptions run = {
         .method = d->method,
+        .inner = why_inner(d, ((const tn_model_desc *)model.desc)->name),
         .operands = o->operands.at,
         .noperands = (int)o->operands.n,
         .grad = o->grad,

@@ -15,16 +15,15 @@ static bool is_open(Elab *e, const Env *env, const AstExpr *x)
     return x->kind == EX_splat && x->a->kind == EX_name && !lookup_user(e, env, x->a->name, &known);
 }
 
-/* A module made on the command line: open axes of its methods are one axis N. */
-static bool fixed_rank(Elab *e, const Fn *fn, const AstType *t)
+/* The axis of a type that stands for any number of them, or NULL. In a module made on the command
+ * line such axes are one axis N. */
+static const AstExpr *open_axis(Elab *e, const Fn *fn, const AstType *t)
 {
     Env env = {.file = fn->file, .inst = fn->inst};
-    if (e->o->instantiate)
-        return true;
-    for (uint32_t i = 0; i < t->dims.n; i++)
+    for (uint32_t i = 0; !e->o->instantiate && i < t->dims.n; i++)
         if (is_open(e, &env, t->dims.at[i]))
-            return false;
-    return true;
+            return t->dims.at[i];
+    return NULL;
 }
 
 static const AstParam *param_named(const AstFn *ast, Sym name)
@@ -66,22 +65,51 @@ Sym variant_name(Elab *e, const Fn *fn, uint32_t absent)
     return sym_new(e, sb_text(&b));
 }
 
-bool is_exported(Elab *e, const Fn *fn)
+static const char *why_param(Elab *e, const Fn *fn, const AstParam *p)
+{
+    const char *name = sym(e, p->name.sym);
+    if (!p->type)
+        return strcmp(name, "self") == 0 ? "`self` has no type (there is no self: a method's "
+                                           "parameters are its arguments)"
+                                         : arena_printf(e->a, "`%s` has no type", name);
+    if (p->type->kind != TYPE_tensor)
+        return arena_printf(e->a, "`%s` is no tensor (sizes come with the tensors: `x: [N]`)",
+                            name);
+    const AstExpr *open = open_axis(e, fn, p->type);
+    if (!open)
+        return NULL;
+    const char *axis =
+        open->kind == EX_ellipsis ? "..." : arena_printf(e->a, "*%s", sym(e, open->a->name));
+    return arena_printf(e->a, "the rank of `%s` is open (`%s`)", name, axis);
+}
+
+const char *why_not_exported(Elab *e, const Fn *fn)
 {
     const AstFn *ast = fn->ast;
-    if (sym(e, fn->name)[0] == '_' || !ast->has_results || ast->results.n == 0)
-        return false;
+    if (sym(e, fn->name)[0] == '_')
+        return "its name begins with `_`";
     for (uint32_t i = 0; i < ast->params.n; i++) {
-        const AstParam *p = &ast->params.at[i];
-        if (!p->type || p->type->kind != TYPE_tensor || !fixed_rank(e, fn, p->type))
-            return false;
+        const char *why = why_param(e, fn, &ast->params.at[i]);
+        if (why)
+            return why;
     }
+    if (!ast->has_results || ast->results.n == 0)
+        return "its results have no types (`-> [B]`)";
     for (uint32_t i = 0; i < ast->results.n; i++) {
         const AstResult *r = &ast->results.at[i];
-        if (r->type ? r->type->kind != TYPE_tensor : !param_named(ast, r->name.sym))
-            return false;
+        const char *name = r->name.sym.id ? sym(e, r->name.sym) : "_";
+        if (!r->type && !param_named(ast, r->name.sym))
+            return arena_printf(e->a, "the result `%s` has no type", name);
+        if (r->type && r->type->kind != TYPE_tensor)
+            return r->name.sym.id ? arena_printf(e->a, "the result `%s` is no tensor", name)
+                                  : "its result is no tensor";
     }
-    return true;
+    return NULL;
+}
+
+bool is_exported(Elab *e, const Fn *fn)
+{
+    return !why_not_exported(e, fn);
 }
 
 /* ---- sizes and inputs ---- */

@@ -91,6 +91,8 @@ Val segment_part(Elab *e, const Segment *s, uint32_t i, Val whole);
 /* ---- elab_method.c ---- */
 
 bool is_exported(Elab *e, const Fn *fn);
+/** NULL if it is; else a clause: "the rank of `x` is open (`...`)". */
+const char *why_not_exported(Elab *e, const Fn *fn);
 /* Arguments with a default may be left out: each set of them is a variant of the method, named
  * "loss_without_beta_without_mask". */
 enum { MAX_OPTIONAL = 3 };

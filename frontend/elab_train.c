@@ -167,10 +167,11 @@ static bool train_method(Model *m, const AstDecl *d, Train *t)
     }
     t->method = member->value.fn;
     t->name = x->name;
-    if (!is_exported(e, t->method)) {
+    const char *why = why_not_exported(e, t->method);
+    if (why) {
         Diag *diag =
-            elab_error(e, DIAG_bad_train, x->at,
-                       "'%s' cannot be trained: it is not an exported method", sym(e, x->name));
+            elab_error(e, DIAG_bad_train, x->at, "'%s' cannot be trained: it is not exported: %s",
+                       sym(e, x->name), why);
         elab_note(e, diag, t->method->ast->name.at,
                   "an exported method has typed tensor parameters and written result types");
         return false;

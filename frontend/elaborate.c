@@ -291,26 +291,49 @@ void begin_program(Elab *e, const FileEnv *f, Sym name)
     e->b = builder_for(e->p, e->making);
 }
 
+/* Says why each method stays inside; those with a `_` mean to. */
+static void explain_exports(Elab *e, Diag *d)
+{
+    for (uint32_t i = 0; i < e->root->members.n; i++) {
+        const Member *mem = &e->root->members.at[i];
+        if (mem->kind != MEMBER_fn || sym(e, mem->name)[0] == '_')
+            continue;
+        elab_note(e, d, mem->value.fn->ast->name.at, "%s is not exported: %s", sym(e, mem->name),
+                  why_not_exported(e, mem->value.fn));
+    }
+}
+
 static void trace_methods(Model *m)
 {
     Elab *e = m->e;
     uint32_t n = 0;
     for (uint32_t i = 0; i < e->root->members.n; i++) {
         Member *mem = &e->root->members.at[i];
-        if (mem->kind != MEMBER_fn || !is_exported(e, mem->value.fn))
+        if (mem->kind != MEMBER_fn)
             continue;
-        n++;
         Fn *fn = mem->value.fn;
+        const char *why = why_not_exported(e, fn);
+        if (why) {
+            vec_push(e->a, &e->out->inner,
+                     ((InnerMethod){sym(e, e->p->name), sym(e, mem->name), why}));
+            continue;
+        }
+        n++;
         for (uint32_t absent = 0; absent < 1u << optional_count(fn); absent++) {
             if (!trace_method(m, fn, GRAPH_METHOD, absent, false))
                 break; /* training would repeat the messages */
             trace_method(m, fn, GRAPH_TRAINING, absent, !e->o->inference_gradients);
         }
     }
-    if (n == 0)
-        elab_error(e, DIAG_bad_state, m->decl ? m->decl->name.at : e->root->at,
-                   "%s exports no method: none has typed tensor parameters and result types",
-                   sym(e, e->p->name));
+    if (n == 0) {
+        Diag *d = elab_error(e, DIAG_bad_state, m->decl ? m->decl->name.at : e->root->at,
+                             "%s exports no method", sym(e, e->p->name));
+        explain_exports(e, d);
+        if (e->root->module->file->is_std)
+            diag_note(e->diags, d, (Span){0},
+                      "a module of yours can hold it and say the shapes: "
+                      "fn forward(x: [B, 4]) -> [B, 4] { return inner(x) }");
+    }
 }
 
 static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *value, Sym name)

@@ -25,8 +25,14 @@ typedef struct {
     bool f64_tests;           /* with `tests`: gradcheck graphs are made in f64 */
 } ElabOptions;
 
+/** A method that its model does not export, and why: a clause. */
+typedef struct {
+    const char *model, *name, *why;
+} InnerMethod;
+
 typedef struct {
     VEC(Program *) models;
+    VEC(InnerMethod) inner;
     VEC(const char *) files; /* every file read, for -MD (not the standard library) */
 } Elaborated;
 

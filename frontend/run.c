@@ -65,8 +65,9 @@ static int find_method(const Run *r, const char **name)
             program = i;
     }
     if (program < 0)
-        fail("model %s has no method '%s' (it has: %s)", r->desc->name, *name ? *name : "",
-             methods(r));
+        fail("model %s %s method '%s' (it has: %s)%s%s", r->desc->name,
+             r->o->inner ? "does not export its" : "has no", *name ? *name : "", methods(r),
+             r->o->inner ? ": " : "", r->o->inner ? r->o->inner : "");
     else
         *name = r->desc->programs[program].name;
     return program;

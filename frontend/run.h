@@ -8,6 +8,7 @@
 
 typedef struct {
     const char *method;          /* NULL: the model's only or first method */
+    const char *inner;           /* why `method` is not exported, if it is in the model; or NULL */
     const char *const *operands; /* NAME=VALUE: @file, number, zeros ones arange randn, or a size */
     int noperands;
     bool grad;                     /* also gradients */
@@ -17,7 +18,7 @@ typedef struct {
     const char *load, *out; /* state file; result file; or NULL */
     uint64_t seed;
     int threads;
-    DLDevice device; /* {0, 0}: a GPU if the model was compiled for it and there is one */
+    DLDevice device;          /* {0, 0}: a GPU if the model was compiled for it and there is one */
     const char *const *files; /* the model's, as the user named them: for messages; or NULL */
     int nfiles;
     int repeat; /* > 0: also time so many calls and print the median (-bench) */

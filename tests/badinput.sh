@@ -73,6 +73,11 @@ printf 'const A = 1\nconst caf\xe9 = 2\n' >latin.tn
 expect 1 '^latin.tn:2:10: error: stray byte 0xe9: the text is not in UTF-8$' -- "$tenon" -check latin.tn
 expect 2 -- "$tenon"
 
+# a method that the model has and does not export
+printf '%s\n' 'module M {' '    fn forward(x: [..., 4]) -> [..., 4] { return x }' \
+    '    fn other(x: [B, 4]) -> [B, 4] { return x }' '}' 'model m = M()' >open.tn
+expect 1 "does not export its method 'forward'" 'rank of `x` is open' -- "$tenon" -run open.tn forward x=ones
+
 # a full disk: no file may grow beyond a few blocks
 small() { (trap '' XFSZ; ulimit -f 16; train good.npz); }
 expect 1 'out/d.safetensors' -- small
