@@ -293,8 +293,8 @@ static void print_lanes(Cuda *c, const KStmt *s)
 
 /* --- unrolling -----------------------------------------------------------------------------------
  * The compiler unrolls loops to have several loads under way. Divisions, roots and what is made of
- * them call functions for rare arguments; many of those side by side cost registers, up to spilling,
- * and gain nothing. */
+ * them call functions for rare arguments; many of those side by side cost registers, up to
+ * spilling, and gain nothing. */
 
 enum { HEAVY = 5 };
 

@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     StrBuf *out;
-    int depth; /* levels of indentation */
+    int depth;        /* levels of indentation */
     EmitLines *lines; /* or NULL; lines are not broken then */
 } Emit;
 

@@ -1,9 +1,9 @@
 /* files.c: the whole texts of a model's files. SPDX-License-Identifier: MIT */
 #include "codegen/cuda.h"
 #include "codegen/header.h"
+#include "codegen/names.h"
 #include "codegen/output.h"
 #include "codegen/paste.h"
-#include "codegen/names.h"
 #include "codegen/program.h"
 #include "codegen/texts.h"
 
@@ -49,8 +49,7 @@ static void embed_file(Emit *e, const char *name, const char *file)
 static void image_files(const CText *t, Emit *e)
 {
     for (int i = 0; i < t->nimages; i++)
-        embed_file(e, arena_printf(e->out->a, "image%d", i),
-                   quoted(e->out->a, t->images[i].file));
+        embed_file(e, arena_printf(e->out->a, "image%d", i), quoted(e->out->a, t->images[i].file));
     emit_open(e, "static const tn_image images[] = {");
     for (int i = 0; i < t->nimages; i++)
         emit_line(e, "{%d, %d, image%d, %zu, %zu},", t->images[i].arch, t->images[i].is_ptx, i,
@@ -171,7 +170,8 @@ void codegen_c_text(const CText *t, StrBuf *out)
     const HostModel *m = t->cpu ? t->cpu : t->cuda;
     const char *model = model_prefix(out->a, m);
     PrintedKernel *printed = NULL;
-    banner(m, "c", t->cpu ? "Kernels for the CPU, programs, entry points." : "Programs, entry points.",
+    banner(m, "c",
+           t->cpu ? "Kernels for the CPU, programs, entry points." : "Programs, entry points.",
            out);
     if (t->entries)
         sb_printf(out, "#include \"%s.h\"\n\n#include \"tenon_program.h\"\n\n", model);

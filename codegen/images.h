@@ -1,5 +1,5 @@
-/* images.h: device code of a model: a cubin for each architecture and PTX of the lowest, which newer
- * devices compile themselves. SPDX-License-Identifier: MIT */
+/* images.h: device code of a model: a cubin for each architecture and PTX of the lowest, which
+ * newer devices compile themselves. SPDX-License-Identifier: MIT */
 #ifndef TENON_CODEGEN_IMAGES_H
 #define TENON_CODEGEN_IMAGES_H
 

@@ -19,9 +19,14 @@
 
 static const char mark[8] = {'t', 'e', 'n', 'o', 'n', 's', 'o', '1'};
 
-static const char *const flags[] = {"-std=c11", "-ffp-contract=off",     "-fno-math-errno",
-                                    "-fPIC",    "-fno-trapping-math", "-shared",
-                                    "-w",       NULL};
+static const char *const flags[] = {"-std=c11",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fPIC",
+                                    "-fno-trapping-math",
+                                    "-shared",
+                                    "-w",
+                                    NULL};
 /* Kernels are compiled for the processor at hand; a text without kernels serves all of a kind. */
 static const char *const native_flags[] = {"-march=native", "-DTN_ONE_TARGET", NULL};
 
@@ -357,8 +362,8 @@ LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
     const char *model = model_prefix(a, cuda);
     codegen_c_text(&what, &text);
     LoadedModel r = {.status = 0};
-    const DeviceImages made = load_images(a, &cu, arena_printf(a, "%s.cu", model),
-                                          arena_printf(a, "sm_%d", arch));
+    const DeviceImages made =
+        load_images(a, &cu, arena_printf(a, "%s.cu", model), arena_printf(a, "sm_%d", arch));
     if (made.status) {
         r.status = made.status;
         r.message = made.message;

@@ -45,7 +45,7 @@ typedef enum {
 
 typedef struct {
     OutputKind kind;
-    const HostModel *cpu;  /* one of the two may be NULL */
+    const HostModel *cpu; /* one of the two may be NULL */
     const HostModel *cuda;
     const char *const *archs; /* for CUDA: "sm_80"; used unless kind is SOURCES */
     int narchs;

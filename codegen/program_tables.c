@@ -13,7 +13,7 @@ typedef struct {
     Arena *a;
     const char *name;   /* of the tables */
     const char *prefix; /* of all names: "" or "cuda_" */
-    SizeCode *code;   /* of the model */
+    SizeCode *code;     /* of the model */
     VEC(Dim) dims;
     VEC(uint32_t) starts; /* where the code of each size begins */
     VEC(Symbol) symbols;

@@ -3,8 +3,8 @@
 
 #include "ir/base/strbuf.h"
 
-#include <stdio.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

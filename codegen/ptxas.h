@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *kernel;
-    int registers; /* of a thread */
+    int registers;                                /* of a thread */
     int stack, spill_stores, spill_loads, shared; /* bytes */
 } KernelUse;
 

@@ -21,12 +21,12 @@ typedef struct {
     DType dtype;
     uint32_t rank;
     Dim shape[MAX_RANK];
-    uint32_t slot;        /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
-    uint32_t of;          /* != 0: a piece of buffer `of` (placed concat, view, in-place pair) */
-    Dim offset;           /* elements, in `of` */
+    uint32_t slot; /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
+    uint32_t of;   /* != 0: a piece of buffer `of` (placed concat, view, in-place pair) */
+    Dim offset;    /* elements, in `of` */
     /* TEMP: steps between which it is live, filled by pass conflicts; first > last: never */
     uint32_t first, last;
-    const void *data;        /* CONST */
+    const void *data; /* CONST */
 } Buffer;
 
 typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT } StepKind;

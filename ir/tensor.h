@@ -217,7 +217,7 @@ typedef struct Program {
     uint32_t *type_table; /* private to tensor.c */
     uint32_t type_table_size;
     const char *doc, *file_doc, *file; /* file: the .tn as given */
-    bool debug; /* -g: printed kernels name the lines of the model */
+    bool debug;                        /* -g: printed kernels name the lines of the model */
 } Program;
 
 Ctx *ctx_create(void);

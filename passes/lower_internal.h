@@ -97,7 +97,7 @@ typedef struct {
     Lower *l;
     Kernel *k;
     ArenaMark kernels; /* before the kernel */
-    ArenaMark mark; /* of scratch: what only this kernel's making needs goes at its end */
+    ArenaMark mark;    /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
     uint32_t nv;          /* v0 .. are in use up to here */
