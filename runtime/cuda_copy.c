@@ -105,6 +105,17 @@ typedef struct {
     int64_t shape, to, from;
 } Axis;
 
+/* The widest element, a power of 2 of at most the real one's bytes, whose multiples all addresses
+ * are: a piece of the caller's may begin at any byte. */
+static size_t width_of(const tn__strided *c)
+{
+    uint64_t all = c->size | (uintptr_t)c->to | (uintptr_t)c->from;
+    for (int i = 0; i < c->rank; i++)
+        if (c->shape[i] > 1)
+            all |= (uint64_t)c->to_stride[i] | (uint64_t)c->from_stride[i];
+    return (size_t)(all & (~all + 1));
+}
+
 tn_status tn__gpu_strided(tn_stream *s, const tn__strided *c)
 {
     tn__gpu *g = tn__gpu_of(s->dev);
@@ -126,11 +137,16 @@ tn_status tn__gpu_strided(tn_stream *s, const tn__strided *c)
     pthread_mutex_unlock(&g->lock);
     if (e)
         return e;
-    const int which = c->size == 1 ? 0 : c->size == 2 ? 1 : c->size == 4 ? 2 : 3;
-    uint64_t to = (uintptr_t)c->to, from = (uintptr_t)c->from, count = (uint64_t)n;
-    void *params[] = {&to, &from, &count, axes};
-    const CUresult r = g->cu->launch(g->copy[which], (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0,
-                                     s->native, params, NULL);
+    const size_t width = width_of(c);
+    const int which = width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
+    CUresult r = CUDA_SUCCESS;
+    for (size_t part = 0; part < c->size && !r; part += width) { /* mostly one */
+        uint64_t to = (uintptr_t)c->to + part, from = (uintptr_t)c->from + part;
+        uint64_t count = (uint64_t)n;
+        void *params[] = {&to, &from, &count, axes};
+        r = g->cu->launch(g->copy[which], (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, s->native, params,
+                          NULL);
+    }
     const tn_status status = tn__cu(g, r, "a strided copy");
     return status ? status : tn__cu_step(s, "a strided copy");
 }

@@ -286,6 +286,85 @@ static void test_copies(void **state)
     tn_tensor_release(&d);
 }
 
+/* Pieces that begin at any byte: on the device, from it, to it, and as an argument. */
+static void test_any_byte(void **state)
+{
+    static const DLDataType types[] = {{kDLFloat, 16, 1}, {kDLFloat, 32, 1}, {kDLFloat, 64, 1}};
+    World *w = *state;
+    enum { N = 6 };
+    int64_t shape[] = {2, 3}, strides[] = {1, 2}, flat[] = {8 * N + 8};
+    for (int k = 0; k < 3; k++)
+        for (size_t offset = 0; offset < 8; offset++) {
+            const size_t size = (size_t)types[k].bits / 8;
+            unsigned char from[8 * N + 8], to[8 * N + 8] = {0}, want[8 * N];
+            for (size_t i = 0; i < sizeof from; i++)
+                from[i] = (unsigned char)(i * 5 + offset);
+            for (size_t i = 0; i < N; i++)
+                memcpy(want + i * size, from + offset + (i / 3 + i % 3 * 2) * size, size);
+            DLTensor h = {
+                .data = from, .device = cpu, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = flat};
+            DLTensor bytes, packed, back = h;
+            ok(tn_tensor_create(w->ctx, gpu, h.dtype, 1, flat, &bytes));
+            ok(tn_tensor_create(w->ctx, gpu, types[k], 2, shape, &packed));
+            ok(tn_copy(&bytes, &h, w->s, 0));
+            DLTensor view = bytes;
+            view.ndim = 2;
+            view.dtype = types[k];
+            view.shape = shape;
+            view.strides = strides;
+            view.byte_offset = offset;
+            back.ndim = 2;
+            back.dtype = types[k];
+            back.shape = shape;
+            back.data = to;
+            ok(tn_copy(&packed, &view, w->s, 0));
+            ok(tn_copy(&back, &packed, w->s, 0));
+            assert_memory_equal(to, want, N * size);
+            memset(to, 0, sizeof to);
+            ok(tn_copy(&back, &view, w->s, 0));
+            assert_memory_equal(to, want, N * size);
+            memset(from, 0, sizeof from);
+            ok(tn_copy(&bytes, &h, w->s, 0));
+            ok(tn_copy(&view, &packed, w->s, 0));
+            memset(to, 0, sizeof to);
+            ok(tn_copy(&back, &view, w->s, 0));
+            assert_memory_equal(to, want, N * size);
+            tn_tensor_release(&bytes);
+            tn_tensor_release(&packed);
+        }
+}
+
+static void test_argument_at_any_byte(void **state)
+{
+    World *w = *state;
+    float x[] = {1, 2, 3, 4, 5, 6}, y[6];
+    int64_t flat[] = {27};
+    unsigned char bytes[27] = {0};
+    const DLTensor m = host(times_m, shape_m);
+    for (size_t offset = 1; offset < 4; offset++) {
+        DLTensor h = {
+            .data = bytes, .device = cpu, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = flat};
+        DLTensor from, to;
+        memcpy(bytes + offset, x, sizeof x);
+        ok(tn_tensor_create(w->ctx, gpu, h.dtype, 1, flat, &from));
+        ok(tn_tensor_create(w->ctx, gpu, h.dtype, 1, flat, &to));
+        ok(tn_copy(&from, &h, w->s, 0));
+        DLTensor xd = from, yd = to;
+        xd.ndim = yd.ndim = 2;
+        xd.dtype = yd.dtype = f32_type;
+        xd.shape = yd.shape = shape_23;
+        xd.strides = yd.strides = NULL;
+        xd.byte_offset = yd.byte_offset = offset;
+        const DLTensor *args[] = {&xd, &m, &yd, NULL};
+        ok(tn_call(w->m, NULL, FORWARD, args, 4, NULL));
+        download(w, &yd, y);
+        for (int i = 0; i < 6; i++)
+            assert_true(y[i] == 2 * x[i]);
+        tn_tensor_release(&from);
+        tn_tensor_release(&to);
+    }
+}
+
 static void test_two_devices(void **state)
 {
     World *w = *state;
@@ -353,6 +432,8 @@ int main(void)
                                        T(test_record_stream),
                                        T(test_pinned),
                                        T(test_copies),
+                                       T(test_any_byte),
+                                       T(test_argument_at_any_byte),
                                        T(test_two_devices),
                                        T(test_cpu_model_on_gpu_stream)};
     return cmocka_run_group_tests(tests, NULL, NULL);
