@@ -164,9 +164,8 @@ static size_t segment_bytes(const tn__heap *h, size_t bytes)
     return (bytes + LARGE_UNIT - 1) / LARGE_UNIT * LARGE_UNIT;
 }
 
-static Block *new_segment(tn__heap *h, size_t bytes)
+static Block *new_segment(tn__heap *h, size_t bytes, size_t whole)
 {
-    const size_t whole = segment_bytes(h, bytes);
     Block *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
@@ -326,11 +325,13 @@ uint64_t tn__heap_alloc(tn__heap *h, uint64_t stream, size_t bytes, int use)
     look_at_waiting(h, false);
     Block *b = best_fit(h, stream, bytes);
     if (!b)
-        b = new_segment(h, bytes);
+        b = new_segment(h, bytes, segment_bytes(h, bytes));
     if (!b) {
         tn__heap_empty(h);
-        b = new_segment(h, bytes);
+        b = new_segment(h, bytes, segment_bytes(h, bytes));
     }
+    if (!b && segment_bytes(h, bytes) > bytes) /* no room for others beside it */
+        b = new_segment(h, bytes, bytes);
     if (!b)
         return 0;
     b->stream = stream;

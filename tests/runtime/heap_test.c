@@ -219,6 +219,31 @@ static void test_out_of_memory(void **state)
     end(h, &f);
 }
 
+/* Where the segment that it would share does not fit, a block has one of its own. */
+static void test_exact_segments(void **state)
+{
+    Fake f;
+    tn__heap *h = heap_of(&f, 15 * MIB + 512 * 1024, false);
+    (void)state;
+    const uint64_t medium = tn__heap_alloc(h, 1, 9 * MIB, 0),
+                   other = tn__heap_alloc(h, 1, 5 * MIB, 0), small = tn__heap_alloc(h, 1, 700, 0),
+                   more = tn__heap_alloc(h, 1, MIB, 0);
+    assert_true(medium && other && small && more);
+    assert_int_equal(tn__heap_sum(h).reserved, 15 * MIB + 1024);
+    assert_int_equal(tn__heap_alloc(h, 1, MIB, 0), 0);
+    tn__heap_free(h, medium, 0);
+    const uint64_t large = tn__heap_alloc(h, 2, 9 * MIB + 1024, 0); /* the cache is emptied */
+    assert_true(large);
+    assert_int_equal(tn__heap_sum(h).reserved, 15 * MIB + 2048);
+    tn__heap_free(h, other, 0);
+    tn__heap_free(h, small, 0);
+    tn__heap_free(h, more, 0);
+    tn__heap_free(h, large, 0);
+    tn__heap_empty(h);
+    assert_int_equal(f.taken, 0);
+    end(h, &f);
+}
+
 static void test_plain(void **state)
 {
     Fake f;
@@ -272,9 +297,9 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_and_join),  cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_streams),       cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_random)};
+        cmocka_unit_test(test_cut_and_join),   cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_streams),        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_out_of_memory),  cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_exact_segments), cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
