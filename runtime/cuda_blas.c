@@ -110,10 +110,16 @@ static tn_status handle_of(tn_stream *s)
         r = b->set_workspace(h, s->scratch, workspace_bytes(g));
     if (!r)
         r = b->set_math(h, CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    s->library = h;
-    return r ? tn__fail(TN_DRIVER, "cuBLAS does not start on cuda:%d: %s (%d)",
-                        (int)g->base.dl.device_id, status_name(r), r)
-             : TN_OK;
+    if (!r) {
+        s->library = h;
+        return TN_OK;
+    }
+    /* a handle without the stream would work in no order: the next call makes another */
+    b->destroy(h);
+    tn__gpu_free(s->dev, s->scratch, 0);
+    s->scratch = NULL;
+    return tn__fail(TN_DRIVER, "cuBLAS does not start on cuda:%d: %s (%d)",
+                    (int)g->base.dl.device_id, status_name(r), r);
 }
 
 void tn__gpu_blas_close(tn_stream *s)

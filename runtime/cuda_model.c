@@ -221,7 +221,8 @@ tn_status tn__gpu_mistakes_on(tn__device *d, uint64_t stream)
     pthread_mutex_lock(&g->lock);
     for (tn__gpu_model *x = g->models; x && !s; x = x->next)
         if ((!stream || x->m->stream == stream) && !pthread_mutex_trylock(&x->m->busy)) {
-            s = tn__gpu_mistakes(x->m, true);
+            /* another thread may have called it since the synchronisation: that is not done */
+            s = tn__gpu_mistakes(x->m, false);
             pthread_mutex_unlock(&x->m->busy);
         } /* one that another thread calls now says it itself */
     pthread_mutex_unlock(&g->lock);
@@ -235,15 +236,21 @@ tn_status tn__gpu_constant(Call *c, int buffer, void **out)
     tn__gpu_model *x = m->impl;
     void **at = &x->constants[x->first_constant[c->p - m->d->programs] + buffer];
     const size_t bytes = c->plan->bytes[buffer];
-    tn_status s = TN_OK;
     if (!*at) { /* once: it stays, on the stream that the instance's calls follow */
-        *at = tn__gpu_alloc(m->dev, c->stream, bytes, TN_FOR_STATE);
-        s = *at ? tn__gpu_upload(c->stream, *at, c->p->buffers[buffer].data, bytes) : TN_MEMORY;
+        void *p = tn__gpu_alloc(m->dev, c->stream, bytes, TN_FOR_STATE);
+        if (!p)
+            return TN_MEMORY;
+        tn_status s = tn__gpu_upload(c->stream, p, c->p->buffers[buffer].data, bytes);
         if (!s)
             s = tn__gpu_sync(c->stream);
+        if (s) {
+            tn__gpu_free(m->dev, p, c->stream->id);
+            return s;
+        }
+        *at = p;
     }
     *out = *at;
-    return s;
+    return TN_OK;
 }
 
 /* --- launches ------------------------------------------------------------------------------------
