@@ -17,6 +17,11 @@ typedef struct {
     bool is_result;     /* copied back at the end */
 } Staged;
 
+/* A result that was allocated, and its descriptor as the caller gave it. */
+typedef struct {
+    DLTensor *t, was;
+} Made;
+
 typedef struct {
     tn_model *m;
     tn_stream *stream;
@@ -26,7 +31,7 @@ typedef struct {
     void **at; /* memory per buffer */
     Staged *staged;
     int nstaged;
-    DLTensor **made; /* results that were allocated */
+    Made *made;
     int nmade;
     tn_tape *tape_in, *tape_out;
     bool begun;   /* the backend's */

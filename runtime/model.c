@@ -178,6 +178,18 @@ static tn_status open_model(tn_model *m)
     return s;
 }
 
+/* Nobody asked for a GPU, and the code is not for this one: the CPU's is. */
+static tn_status open_on_cpu(tn_model *m)
+{
+    m->dev->ops->enter(m->dev);
+    m->dev->ops->close(m);
+    m->dev->ops->leave(m->dev);
+    m->dev = m->ctx->cpu;
+    m->d = m->made_of;
+    m->stream = 0;
+    return open_model(m);
+}
+
 /* Options of any version; what an older caller does not know keeps its default. */
 static tn_model_options options_of(const tn_model_options *opt)
 {
@@ -222,6 +234,8 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
     }
     init_lock(&m->busy);
     s = open_model(m);
+    if (s == TN_UNSUPPORTED && !o.device.device_type && m->d != m->made_of)
+        s = open_on_cpu(m);
     if (!s)
         s = make_slots(m);
     if (!s)
@@ -296,6 +310,23 @@ static void exchange(tn_model *a, tn_model *b)
     pthread_mutex_unlock(&a->busy);
 }
 
+/* Waits for an instance's work; a mistake that its kernels reported belongs to the device, and
+ * would stay behind there unseen. */
+static tn_status settle(tn_model *m)
+{
+    tn__device *d = m->dev;
+    pthread_mutex_lock(&m->busy);
+    d->ops->enter(d);
+    tn_status s = d->ops->begin(m, d->stream);
+    if (!s)
+        s = d->ops->sync(d->stream);
+    if (!s)
+        s = d->ops->mistakes(m, true);
+    d->ops->leave(d);
+    pthread_mutex_unlock(&m->busy);
+    return s;
+}
+
 tn_status tn_model_to(tn_model *m, DLDevice device)
 {
     if (!m)
@@ -304,7 +335,9 @@ tn_status tn_model_to(tn_model *m, DLDevice device)
         return TN_OK;
     const tn_model_options o = {.size = sizeof o, .no_init = 1, .device = device};
     tn_model *there = NULL;
-    tn_status s = tn_model_create(m->ctx, m->made_of, &o, &there);
+    tn_status s = settle(m);
+    if (!s)
+        s = tn_model_create(m->ctx, m->made_of, &o, &there);
     if (!s)
         s = copy_state(there, m);
     if (!s && there->dev != m->dev) {

@@ -67,22 +67,43 @@ static bool results_to_host(const Call *c)
     return true;
 }
 
-/* A result that the caller left to us. */
-static tn_status make_result(Call *c, DLTensor *t, int buffer)
+/* Results of ours are in plain memory of the host, or on the model's device. */
+static tn_status check_wish(const Call *c, const char *name, DLDevice wanted)
 {
+    const DLDevice have = c->m->dev->dl;
+    char place[32] = "";
+    if (!wanted.device_type || wanted.device_type == kDLCPU ||
+        (wanted.device_type == have.device_type && wanted.device_id == have.device_id))
+        return TN_OK;
+    if (wanted.device_type == kDLCUDAHost)
+        return tn__fail(TN_DEVICE,
+                        "%s: '%s' is wanted in pinned memory, which a call does not allocate: pass "
+                        "memory of tn_host_alloc",
+                        c->p->name, name);
+    if (!c->m->dev->ops->host)
+        snprintf(place, sizeof place, " or on cuda:%d", (int)have.device_id);
+    return tn__fail(TN_DEVICE, "%s: '%s' is wanted on another device: it may be in host memory%s",
+                    c->p->name, name, place);
+}
+
+/* A result that the caller left to us. */
+static tn_status make_result(Call *c, DLTensor *t, const tn_arg *a)
+{
+    const int buffer = a->buffer;
     const tn_buffer *b = &c->p->buffers[buffer];
-    const DLDevice wanted = t->device;
+    const DLTensor was = *t;
     int64_t shape[TN_MAX_RANK];
-    bool host = wanted.device_type ? tn__on_host(t) : c->to_host;
-    if (!host && wanted.device_type && wanted.device_type != c->m->dev->dl.device_type)
-        return tn__fail(TN_DEVICE, "%s: a result is wanted on another device", c->p->name);
+    const bool host = was.device.device_type ? tn__on_host(t) : c->to_host;
+    const tn_status wish = check_wish(c, a->name, was.device);
+    if (wish)
+        return wish;
     for (int i = 0; i < b->rank; i++)
         shape[i] = c->plan->dims[c->p->lists[b->shape + i]];
     const tn_status s = tn__tensor_make(host ? c->m->ctx->cpu : c->m->dev, c->stream, b->dtype,
                                         b->rank, shape, c->plan->bytes[buffer], t);
     if (s)
         return s;
-    c->made[c->nmade++] = t;
+    c->made[c->nmade++] = (Made){t, was};
     if (host && !c->m->dev->ops->host)
         return stage(c, t, buffer, false, true);
     c->at[buffer] = t->data;
@@ -122,7 +143,7 @@ static tn_status place_argument(Call *c, int i)
         return TN_OK;
     }
     if (a->is_result && !t->data)
-        return make_result(c, (DLTensor *)(uintptr_t)t, buffer);
+        return make_result(c, (DLTensor *)(uintptr_t)t, a);
     if (in_place(c, t, tn__dtype_size(b->dtype))) {
         c->at[buffer] = tn__data(t);
         return TN_OK;
@@ -178,9 +199,11 @@ void tn__unplace(Call *c, bool failed)
             d->ops->free(d, c->staged[i].copy, c->stream->id);
         tn__free(c->m->ctx, c->staged[i].packed);
     }
-    if (failed)
-        for (int i = 0; i < c->nmade; i++)
-            tn_tensor_release(c->made[i]);
+    while (failed && c->nmade) { /* what is wanted where stays, for another try */
+        const Made *m = &c->made[--c->nmade];
+        tn_tensor_release(m->t);
+        *m->t = m->was;
+    }
 }
 
 static bool overlap(const char *a, size_t n, const char *b, size_t m)

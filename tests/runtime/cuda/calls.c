@@ -2,6 +2,7 @@
  * suite, a real one elsewhere. Devices, code, calls, state. SPDX-License-Identifier: MIT */
 #include "tests/runtime/cuda/world.h"
 
+#include "runtime/backend.h"
 #include "runtime/state_files.h"
 
 #include <unistd.h>
@@ -61,6 +62,20 @@ static void test_choice(void **state)
     assert_string_equal(tn_last_error(), "m was compiled without CUDA");
     o.device.device_id = 99;
     assert_int_equal(tn_model_create(w->ctx, &pair_desc, &o, &m), TN_UNSUPPORTED);
+    /* code for another GPU: an error where a GPU is asked for, else the CPU's code runs */
+    tn_image newer = only_cuda.images[0];
+    tn_model_desc not_this = only_cuda;
+    newer.arch = 998;
+    not_this.images = &newer;
+    other.cuda = &not_this;
+    o.device = gpu;
+    assert_int_equal(tn_model_create(w->ctx, &other, &o, &m), TN_UNSUPPORTED);
+    assert_non_null(strstr(tn_last_error(), "compile it with -arch=sm_"));
+    ok(tn_model_create(w->ctx, &other, NULL, &m));
+    assert_int_equal(tn_model_device(m).device_type, kDLCPU);
+    ok(tn_call(m, NULL, UPDATE, NULL, 0, NULL));
+    tn_model_destroy(m);
+    o.device.device_id = 99;
     tn_model_desc fewer = only_cuda;
     fewer.nprograms--;
     other.cuda = &fewer;
@@ -346,6 +361,39 @@ static void test_mistakes(void **state)
     tn_stream_destroy(s);
 }
 
+/* Where a result may be; after a failure its descriptor is as it was. */
+static void test_wishes(void **state)
+{
+    World *w = *state;
+    float x[] = {1, 2, 3, 4, 5, 6};
+    const DLTensor xd = host(x, shape_23);
+    DLTensor y = {.device = gpu, .byte_offset = 8}, z = {.device = {kDLCUDA, 1}};
+    assert_int_equal(forward(w, NULL, &xd, &y, &z), TN_DEVICE);
+    assert_string_equal(tn_last_error(), "forward: 'z' is wanted on another device: it may be in "
+                                         "host memory or on cuda:0");
+    assert_true(!y.data && !z.data && y.byte_offset == 8);
+    assert_int_equal(y.device.device_type, kDLCUDA);
+    assert_int_equal(z.device.device_id, 1);
+    z.device = (DLDevice){kDLCUDAHost, 0};
+    assert_int_equal(forward(w, NULL, &xd, &y, &z), TN_DEVICE);
+    assert_non_null(strstr(tn_last_error(), "pass memory of tn_host_alloc"));
+    assert_int_equal(z.device.device_type, kDLCUDAHost);
+    z.device = gpu;
+    ok(forward(w, NULL, &xd, &y, &z));
+    assert_true(y.device.device_type == kDLCUDA && z.device.device_type == kDLCUDA);
+    tn_tensor_release(&y);
+    tn_tensor_release(&z);
+    tn_model *m;
+    const tn_model_options o = {.size = sizeof o, .device = cpu};
+    ok(tn_model_create(w->ctx, &pair_desc, &o, &m));
+    const DLTensor *args[] = {&xd, &y};
+    y.device = gpu;
+    assert_int_equal(tn_call(m, NULL, CONSTANT, args, 2, NULL), TN_DEVICE);
+    assert_string_equal(tn_last_error(),
+                        "constant: 'y' is wanted on another device: it may be in host memory");
+    tn_model_destroy(m);
+}
+
 /* --- what kernels report -------------------------------------------------------------------------
  */
 
@@ -400,6 +448,39 @@ static void test_index_errors(void **state)
     ok(tn_call(w->m, NULL, GATHER, there, 3, NULL));
     ok(tn_stream_synchronize(w->s));
     tn_tensor_release(&rd);
+    tn_tensor_release(&xg);
+    tn_tensor_release(&on_device);
+}
+
+/* A mistake is said once, and not lost by whoever asks for it too early or moves the instance. */
+static void test_mistakes_stay(void **state)
+{
+    World *w = *state;
+    float x[] = {1, 2, 3, 4, 5, 6};
+    int32_t index[] = {2, 7};
+    int64_t shape[] = {2};
+    DLTensor id = {
+        .data = index, .device = cpu, .ndim = 1, .dtype = {kDLInt, 32, 1}, .shape = shape};
+    DLTensor rd = {0}, xg = upload(w, x, 2, 3), on_device;
+    ok(tn_tensor_create(w->ctx, gpu, id.dtype, 1, shape, &on_device));
+    ok(tn_copy(&on_device, &id, w->s, 0));
+    const DLTensor *args[] = {&xg, &on_device, &rd};
+    tn__device *d = tn__device_get(w->ctx, gpu);
+    int seen = 0;
+    ok(tn_call(w->m, NULL, GATHER, args, 3, NULL));
+    tn_tensor_release(&rd);
+    /* as another thread does, whose synchronisation ended before that call */
+    seen += d->ops->mistakes_on(d, w->s->id) == TN_INDEX;
+    seen += tn_stream_synchronize(w->s) == TN_INDEX;
+    seen += tn_stream_synchronize(w->s) == TN_INDEX;
+    assert_int_equal(seen, 1);
+
+    ok(tn_call(w->m, NULL, GATHER, args, 3, NULL));
+    tn_tensor_release(&rd);
+    assert_int_equal(tn_model_to(w->m, cpu), TN_INDEX);
+    assert_int_equal(tn_model_device(w->m).device_type, kDLCUDA);
+    ok(tn_model_to(w->m, cpu));
+    ok(tn_model_to(w->m, gpu));
     tn_tensor_release(&xg);
     tn_tensor_release(&on_device);
 }
@@ -526,15 +607,13 @@ static void test_files(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
-    const struct CMUnitTest tests[] = {T(test_devices),      T(test_choice),
-                                       T(test_images),       T(test_fallback),
-                                       T(test_host_tensors), T(test_device_tensors),
-                                       T(test_strided),      T(test_empty),
-                                       T(test_inout),        T(test_fill),
-                                       T(test_constant),     T(test_print),
-                                       T(test_tape),         T(test_mistakes),
-                                       T(test_index_errors), T(test_many_index_errors),
-                                       T(test_state),        T(test_moves),
-                                       T(test_files)};
+    const struct CMUnitTest tests[] = {
+        T(test_devices),       T(test_choice),       T(test_images),
+        T(test_fallback),      T(test_host_tensors), T(test_device_tensors),
+        T(test_strided),       T(test_empty),        T(test_inout),
+        T(test_fill),          T(test_constant),     T(test_print),
+        T(test_tape),          T(test_mistakes),     T(test_wishes),
+        T(test_mistakes_stay), T(test_index_errors), T(test_many_index_errors),
+        T(test_state),         T(test_moves),        T(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
