@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define WORD_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
 static bool bad_kind(Elab *e, const Call *c, uint32_t i, const char *what)
 {
     if (!is_poison(&c->arg[i]))
@@ -43,8 +45,16 @@ bool builtin_range(Elab *e, const Call *c, Value *out)
         if (v->kind == V_size || v->kind == V_late) {
             Diag *d = elab_error(e, DIAG_not_static, c->arg_at[0],
                                  "range over a size of the run (%s)", value_text(e, v));
+            const char *size = v->kind == V_size ? value_text(e, v) : "N";
+            if (strspn(size, WORD_LETTERS) != strlen(size))
+                size = "N"; /* of a product, say */
             diag_note(e->diags, d, (Span){0},
-                      "scan loops over sizes; -D or `with` fixes one for `for`");
+                      "a `for` is unrolled while compiling: fix the size with -D %s=8 or "
+                      "`model m = M() with %s = 8`",
+                      size, size);
+            diag_note(e->diags, d, (Span){0},
+                      "over all elements of an axis without a loop: x.sum(axis = 0), arange(%s)",
+                      value_text(e, v));
             return false;
         }
         if (v->kind != V_int)

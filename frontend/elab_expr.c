@@ -24,7 +24,8 @@ static bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *wha
                   "where(c, a, b) chooses element by element; & | ~ combine bool tensors");
     } else if (v->kind == V_late || v->kind == V_size) {
         Diag *d = elab_error(e, DIAG_not_static, at, "a number of the run cannot %s", what);
-        diag_note(e->diags, d, (Span){0}, "use where, or fix the size with -D NAME=N or `with`");
+        diag_note(e->diags, d, (Span){0},
+                  "use where, or fix the size with -D NAME=N or `model m = M() with NAME = N`");
     } else {
         elab_error(e, DIAG_bad_type, at, "a bool is needed here, not %s (%s)", value_kind(v),
                    "write the comparison out");

@@ -558,7 +558,9 @@ static int distance(const char *a, const char *b, int limit)
 
 const char *diag_nearest(const char *word, const char *const *candidates, int n)
 {
-    const int limit = (int)strlen(word) / 3;
+    /* in short words an edit more leads to other words: median, mean */
+    const size_t length = strlen(word);
+    const int limit = length < 3 ? 0 : length <= 6 ? 1 : 2;
     const char *best = NULL;
     int best_distance = limit + 1;
     for (int i = 0; i < n; i++) {

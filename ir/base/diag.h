@@ -80,7 +80,8 @@ const char *diag_code(DiagKind kind);
 const char *diag_name(DiagKind kind);
 const char *diag_explain(DiagKind kind);
 
-/** The nearest of n candidates by edit distance (at most a third of the length), or NULL. */
+/** The nearest of n candidates by edit distance (1 in words of 3 to 6 letters, 2 in
+ * longer ones), or NULL. */
 const char *diag_nearest(const char *word, const char *const *candidates, int n);
 
 #endif
