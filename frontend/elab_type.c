@@ -501,10 +501,15 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Writt
         *out = build_cast(&e->b, x, type->dtype);
         return true;
     }
-    default:
-        elab_error(e, DIAG_bad_type, at,
-                   "an initial value is a number, a tensor or a function of the shape, not %s",
-                   a_kind(&v));
+    default: {
+        Diag *d =
+            elab_error(e, DIAG_bad_type, at,
+                       "an initial value is a number, a tensor or a function of the shape, not %s",
+                       a_kind(&v));
+        if (init->kind == V_fn && is_callable(&v))
+            diag_note(e->diags, d, (Span){0}, "%s makes such a function: write %s()",
+                      sym(e, init->fn->name), sym(e, init->fn->name));
         return false;
+    }
     }
 }
