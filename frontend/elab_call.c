@@ -64,6 +64,17 @@ static void note_definition(Elab *e, Diag *d, const char *who, Span def_at)
         elab_note(e, d, def_at, "%s is declared here", who);
 }
 
+/* Whether `brief` holds the first letters of the words in `name`: lr, learning_rate. */
+static bool abbreviates(const char *brief, const char *name)
+{
+    for (bool is_first = true; *name; name++) {
+        if (is_first && *name != '_' && *brief++ != *name)
+            return false;
+        is_first = *name == '_';
+    }
+    return !*brief;
+}
+
 static void unknown_param(Elab *e, const char *who, Span def_at, const AstParams *params,
                           const Arg *a)
 {
@@ -73,6 +84,9 @@ static void unknown_param(Elab *e, const char *who, Span def_at, const AstParams
     for (uint32_t i = 0; i < params->n; i++)
         vec_push(e->a, &words, sym(e, params->at[i].name.sym));
     const char *near = diag_nearest(sym(e, a->name.sym), words.at, (int)words.n);
+    for (uint32_t i = 0; !near && i < words.n; i++)
+        if (words.at[i][0] && words.at[i][1] && abbreviates(words.at[i], sym(e, a->name.sym)))
+            near = words.at[i];
     if (near) {
         diag_note(e->diags, d, (Span){0}, "did you mean '%s'?", near);
         diag_fix(e->diags, d, a->name.at, "%s", near);
@@ -274,6 +288,9 @@ static void clash(Elab *e, const FnCall *c, Sym name, Span at, const char *what)
     Diag *d = diag_report(e->diags, DIAG_duplicate_name, at, "%s '%s' of %s hides another name",
                           what, sym(e, name), c->who);
     elab_note(e, d, old, "the other one is here");
+    if (strcmp(what, "result") == 0)
+        diag_note(e->diags, d, (Span){0}, "only %s itself may have a result of this name",
+                  sym(e, name));
 }
 
 /* Arguments, sizes and defaults into the scope; types checked. */

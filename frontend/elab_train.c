@@ -153,6 +153,45 @@ static int choose_group(Model *m, Train *t, const Env *env, const Value *params,
     return 0;
 }
 
+/* A pattern of `params` that no parameter's name fits, or NULL. */
+static const char *idle_pattern(Elab *e, const Value *sel)
+{
+    const char *idle = NULL;
+    if (sel->kind == V_list)
+        for (uint32_t i = 0; !idle && i < sel->list->n; i++)
+            idle = idle_pattern(e, &sel->list->at[i]);
+    if (sel->kind != V_string || sel->s[0] == '!')
+        return idle;
+    for (uint32_t i = 0; i < e->states.n; i++)
+        if (e->states.at[i]->is_param && glob_match(sel->s, sym(e, e->states.at[i]->name)))
+            return NULL;
+    return sel->s;
+}
+
+static void report_unmoved(Elab *e, const Value *params, Span at)
+{
+    enum { SHOWN = 8 };
+    const char *idle = idle_pattern(e, params);
+    Diag *d = idle ? elab_error(e, DIAG_bad_train, at,
+                                "no parameter is trained: '%s' matches the name of none", idle)
+                   : elab_error(e, DIAG_bad_train, at, "no parameter is trained");
+    StrBuf names = {.a = e->a};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->states.n; i++) {
+        const State *s = e->states.at[i];
+        if (!s->is_param || !s->trainable)
+            continue;
+        if (n < SHOWN)
+            sb_printf(&names, "%s%s", n ? ", " : "", sym(e, s->name));
+        n++;
+    }
+    if (!n)
+        diag_note(e->diags, d, (Span){0}, "the model has no parameter that can be trained");
+    else
+        diag_note(e->diags, d, (Span){0}, "its parameters are %s%s", sb_text(&names),
+                  n > SHOWN ? ", ..." : "");
+}
+
 static bool train_method(Model *m, const AstDecl *d, Train *t)
 {
     Elab *e = m->e;
@@ -220,7 +259,7 @@ static void read_train(Model *m, const AstDecl *d)
             elab_error(e, DIAG_bad_train, t.groups.at[i].ast->at,
                        "this group selects no parameter that an earlier one has not taken");
     if (moved == 0)
-        elab_error(e, DIAG_bad_train, params_at, "no parameter is trained");
+        report_unmoved(e, &params, params_at);
     vec_push(e->a, &m->trains, t);
 }
 
