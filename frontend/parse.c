@@ -388,8 +388,37 @@ static const char *describe(Parser *p, const SyntaxError *e)
     return e->got_name;
 }
 
+/* What other languages call a declaration. */
+static const char *our_word(Parser *p, const SyntaxError *e)
+{
+    static const char *const words[][2] = {{"class", "module"}, {"struct", "module"},
+                                           {"def", "fn"},       {"func", "fn"},
+                                           {"function", "fn"},  {"from", "import"},
+                                           {"let", "const"},    {"var", "const"}};
+    const char *text = source_file(p->ctx->sources, p->file)->text + e->at.start;
+    const size_t n = e->at.end - e->at.start;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strlen(words[i][0]) == n && !memcmp(text, words[i][0], n))
+            return words[i][1];
+    return NULL;
+}
+
+static void report_declaration(Parser *p, const SyntaxError *e)
+{
+    Diag *d = diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s, expected %s",
+                          describe(p, e),
+                          "import, const, fn, extern fn, module, optimizer, model, train or test");
+    const char *ours = our_word(p, e);
+    if (ours)
+        diag_note(p->ctx->diags, d, (Span){0}, "the word here is '%s'", ours);
+}
+
 static void report_general(Parser *p, const SyntaxError *e)
 {
+    if (e->decl) {
+        report_declaration(p, e);
+        return;
+    }
     StrBuf list = {.a = p->arena};
     for (int i = 0; i < e->nexpected; i++)
         sb_printf(&list, "%s%s",

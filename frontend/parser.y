@@ -480,6 +480,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p)
     for (int i = 0; i < n; i++)
         e.name |= want[i] == YYSYMBOL_IDENT;
     for (int i = 0; i < n; i++) {
+        e.decl |= want[i] == YYSYMBOL_IMPORT;
         e.eq |= want[i] == YYSYMBOL_EQ;
         e.rparen |= want[i] == YYSYMBOL_RPAREN;
         e.rbracket |= want[i] == YYSYMBOL_RBRACKET;
