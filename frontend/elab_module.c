@@ -505,10 +505,16 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     const AstDecl *d = module->decl;
     const char *who = sym(e, d->name.sym);
     if (e->b.g != e->making) {
-        elab_error(e, DIAG_misplaced, at,
-                   "%s: a module is made in a module's body or a model, "
-                   "not in a method",
-                   who);
+        if (e->in_test) {
+            Diag *diag = elab_error(e, DIAG_misplaced, at, "%s: a test cannot make a module", who);
+            diag_note(e->diags, diag, (Span){0},
+                      "declare a model, and call it in the test: module M { inner = %s(...); "
+                      "fn forward(x: [B, 4]) -> [B, 4] { return inner(x) } }, model m = M(), m(x)",
+                      who);
+        } else {
+            elab_error(e, DIAG_misplaced, at,
+                       "%s: a module is made in a module's body or a model, not in a method", who);
+        }
         return v_poison();
     }
     if (e->depth > 200) {
