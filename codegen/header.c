@@ -69,9 +69,10 @@ static const char *kind_text(const HostProgram *h)
                "and\n"
                "results must stay as they are. tn_tape_release gives up a tape that is not used.";
     case GRAPH_BACKWARD:
-        return "Gradients of the call that made the tape, which is released. NULL: not wanted, "
-               "not\n"
-               "computed. Gradients of parameters are added to the model's (tn_model_zero_grad).";
+        return "Gradients of the call that made the tape, which is released. Those of the results "
+               "(before\n"
+               "the arrow) must be given; of those behind it NULL is not wanted and not computed.\n"
+               "Gradients of parameters are added to the model's (tn_model_zero_grad).";
     case GRAPH_GRAD:
         return "Value and all gradients of parameters in one call; these are added to the model's.";
     case GRAPH_STEP:

@@ -313,6 +313,8 @@ static void compile_text(Writer *w, const Output *o, const char *source, const c
     arg(&x, "-o");
     arg(&x, to);
     arg(&x, source);
+    if (o->kind == OUTPUT_SHARED) /* so that who links with the library need not know of it */
+        arg(&x, "-lm");
     arg(&x, NULL);
     const int status = codegen_cc(w->a, x.at.at, &log);
     if (status == 4)

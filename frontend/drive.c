@@ -115,6 +115,10 @@ static int unsupported(const Options *o)
         return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->place_auto)
         return message_error(STATUS_USAGE, "-fplace=auto is not supported yet");
+    if (o->tf32)
+        return message_error(STATUS_USAGE, "-ftf32 is not supported yet");
+    if (!o->cublas)
+        return message_error(STATUS_USAGE, "-fno-cublas is not supported yet");
     if (o->python)
         return message_error(STATUS_USAGE, "-python is not supported yet");
     if (o->mode == MODE_report && o->report == REPORT_html)
@@ -122,10 +126,65 @@ static int unsupported(const Options *o)
     return STATUS_DONE;
 }
 
+/* What -fgrad= may name in a program: float arguments of its methods. Parameters are no mistake,
+ * though their gradients are always made. */
+static void add_differentiable(Drive *d, const Program *p, Texts *names)
+{
+    const Interner *texts = d->c->cx->names;
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const Graph *g = p->graphs.at[i];
+        for (uint32_t k = 0; k < g->params.n && g->kind == GRAPH_METHOD; k++)
+            if (dtype_is_float(val_info(p, g, g->params.at[k].val)->dtype))
+                vec_push(d->a, names, sym_text(texts, g->params.at[k].name));
+    }
+    for (uint32_t i = 0; i < p->state.n; i++)
+        if (p->state.at[i].is_param)
+            vec_push(d->a, names, sym_text(texts, p->state.at[i].name));
+}
+
+static bool has_text(const Texts *t, const char *text)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (!strcmp(t->at[i], text))
+            return true;
+    return false;
+}
+
+/* Each name of -fgrad= is one of some model. */
+static int check_gradients(Drive *d)
+{
+    const char *list = d->o->gradients;
+    const Elaborated *made = &d->c->models;
+    Texts names = {0};
+    if (!list || !strcmp(list, "all") || !strcmp(list, "none") || !made->models.n)
+        return STATUS_DONE;
+    for (uint32_t i = 0; i < made->models.n; i++)
+        add_differentiable(d, made->models.at[i], &names);
+    for (const char *at = list;; at++) {
+        const size_t n = strcspn(at, ",");
+        const char *name = arena_strndup(d->a, at, n);
+        if (!has_text(&names, name)) {
+            const char *near = diag_nearest(name, names.at, (int)names.n);
+            return message_error(
+                STATUS_INPUT, "-fgrad=%s: no method has a float argument '%s'%s%s%s", list, name,
+                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        }
+        at += n;
+        if (!*at)
+            return STATUS_DONE;
+    }
+}
+
 int drive_front(Drive *d)
 {
     Compile *c = d->c;
-    if (!compile_read(c) || !compile_elaborate(c) || !compile_passes(c)) {
+    const bool made = compile_read(c) && compile_elaborate(c);
+    const int bad = made ? check_gradients(d) : STATUS_DONE;
+    if (bad) {
+        drive_messages(d);
+        return bad;
+    }
+    if (!made || !compile_passes(c)) {
         const int status = drive_messages(d);
         return status ? status : STATUS_INPUT;
     }
@@ -189,9 +248,9 @@ int drive_write(Drive *d, const char *path, const StrBuf *text)
 static int check(Drive *d)
 {
     Compile *c = d->c;
-    if (compile_read(c))
-        compile_elaborate(c);
-    return drive_messages(d);
+    const int bad = compile_read(c) && compile_elaborate(c) ? check_gradients(d) : STATUS_DONE;
+    const int status = drive_messages(d);
+    return status ? status : bad;
 }
 
 int drive(Drive *d)

@@ -7,19 +7,32 @@
 /* What a message's code means. */
 static int explain(const char *code)
 {
+    enum { ERROR, WARNING, EXTRA };
     static const struct {
-        const char *code, *text;
+        const char *code, *name, *text;
+        int severity;
     } rows[] = {
-#define DIAG(code, name, severity, text) {#code, text},
+#define DIAG(code, name, severity, text) {#code, #name, text, severity},
 #include "ir/base/diag.def"
 #undef DIAG
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].code, code)) {
-            printf("%s: %s\n", rows[i].code, rows[i].text);
-            return STATUS_DONE;
-        }
-    return message_error(STATUS_USAGE, "there is no message '%s'", code);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *name = rows[i].name;
+        if (strcmp(rows[i].code, code))
+            continue;
+        printf("%s (%s), %s: %s\n", code, name, rows[i].severity == ERROR ? "error" : "warning",
+               rows[i].text);
+        if (rows[i].severity == WARNING)
+            printf("-Wno-%s turns it off, -Werror makes it an error.\n", name);
+        if (rows[i].severity == EXTRA)
+            printf("Off unless -W%s or -Wall asks for it; -Werror makes it an error.\n", name);
+        puts("-fdiagnostics=json prints this code with each message of the kind.");
+        return STATUS_DONE;
+    }
+    return message_error(STATUS_USAGE,
+                         "there is no message '%s': -fdiagnostics=json prints the codes, such as "
+                         "E0401",
+                         code);
 }
 
 static int run(Arena *a, int argc, char **argv)

@@ -94,6 +94,14 @@ static const char *suggestion(Reader *r, const char *word, const char *const *na
     return best ? arena_printf(r->a, "; did you mean '%s'?", best) : "";
 }
 
+static bool unknown_pass(Reader *r, const char *name, const char *const *known, int n)
+{
+    fail(r, "there is no pass '%s'%s (there are: ", name, suggestion(r, name, known, n));
+    for (int i = 0; i < n; i++)
+        sb_printf(r->message, "%s%s", known[i], i < n - 1 ? ", " : ")");
+    return false;
+}
+
 /* ---- values ---- */
 
 static bool read_int(Reader *r, const char *what, const char *text, long long least, long long most,
@@ -234,8 +242,8 @@ static bool read_warning(Reader *r, const char *text)
 
 static bool read_no_pass(Reader *r, const char *name)
 {
-    const char *known[ARRAY_LEN(pass_names) + 2] = {"cublas", "deterministic"};
-    int n = 2;
+    const char *known[ARRAY_LEN(pass_names) + 1] = {"deterministic"};
+    int n = 1;
     if (!strcmp(name, "cublas")) {
         r->o->cublas = false;
         return true;
@@ -255,7 +263,7 @@ static bool read_no_pass(Reader *r, const char *name)
         vec_push(r->a, &r->o->disabled, name);
         return true;
     }
-    return fail(r, "there is no pass '%s'%s", name, suggestion(r, name, known, n));
+    return unknown_pass(r, name, known, n);
 }
 
 static bool read_show(Reader *r, const char *text)
@@ -269,8 +277,7 @@ static bool read_show(Reader *r, const char *text)
             found |= !strcmp(known[i], text + 3);
         }
         if (!found)
-            return fail(r, "there is no pass '%s'%s", text + 3,
-                        suggestion(r, text + 3, known, (int)ARRAY_LEN(known)));
+            return unknown_pass(r, text + 3, known, (int)ARRAY_LEN(known));
         r->o->show = SHOW_ir;
         r->o->show_pass = text + 3;
         return true;

@@ -3,6 +3,7 @@
 #include "frontend/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -161,24 +162,40 @@ static const char *class_name(KClass c)
     return names[c];
 }
 
+typedef struct {
+    uint32_t file;
+    int line;
+} SourceLine;
+
+static int compare_lines(const void *left, const void *right)
+{
+    const SourceLine *a = left, *b = right;
+    return a->file != b->file ? (a->file < b->file ? -1 : 1)
+                              : (a->line > b->line) - (a->line < b->line);
+}
+
+/* Each line once and in order, file by file: "a.tn:3,8 b.tn:5". */
 static const char *lines_of(const At *at, const Kernel *k)
 {
     StrBuf b = {.a = at->a};
-    int last = 0;
+    SourceLine *lines = arena_array(at->a, SourceLine, k->lines.n + 1);
+    size_t n = 0;
     for (uint32_t i = 0; i < k->lines.n; i++) {
         const Span s = k->lines.at[i];
         int line, col;
         if (!s.file)
             continue;
         source_position(at->p->cx->sources, s.file, s.start, &line, &col);
-        if (line == last)
-            continue;
-        if (!b.n)
-            sb_printf(&b, "%s:", source_file(at->p->cx->sources, s.file)->path);
-        else
-            sb_putc(&b, ',');
-        sb_printf(&b, "%d", line);
-        last = line;
+        lines[n++] = (SourceLine){s.file, line};
+    }
+    qsort(lines, n, sizeof *lines, compare_lines);
+    for (size_t i = 0; i < n; i++) {
+        const SourceLine *p = &lines[i];
+        if (!i || p->file != p[-1].file)
+            sb_printf(&b, "%s%s:%d", i ? " " : "", source_file(at->p->cx->sources, p->file)->path,
+                      p->line);
+        else if (p->line != p[-1].line)
+            sb_printf(&b, ",%d", p->line);
     }
     return sb_text(&b);
 }

@@ -189,6 +189,9 @@ static int make_task(Trainer *t, const tn_train *train)
                 k->carry_of[r] = i;
                 k->in[i].carried = true;
             }
+        if (!k->scalar[r] && k->carry_of[r] < 0)
+            train_warning(t, "result '%s' of %s is no scalar: -train does not show it",
+                          k->names[k->nargs + r], k->method);
     }
     return 0;
 }

@@ -131,6 +131,37 @@ expect 0 'loss: f32\[\] = 9' 'h: f32\[2, 3\] = 3 3' -- "$tenon" -run carry.tn lo
 expect 0 'loss: f32\[\] = 4' 'h: f32\[2, 3\] = 2 2' -- "$tenon" -run carry.tn loss x=ones B=2
 expect 0 'd_x: f32\[2, 3\]' -- "$tenon" -run carry.tn loss x=ones B=2 -grad
 
+# results that are no scalars are not shown, which is said once; a count is a mean, too: (20*20 + 20*20 + 8*8) / 48
+cat >shown.tn <<'END'
+import optim
+module Shown {
+    param w: [3] = ones
+    fn loss(x: [B, 3], y: [B]) -> (loss: [], count: i64[], all: [B]) {
+        all = (x * w).sum(1)
+        count = (y > 0.5).to(i64).sum()
+        return mse_loss(all, y), count, all
+    }
+}
+model m = Shown()
+train m.loss with optim.SGD(lr = 0.01)
+END
+expect 0 "warning: result 'all' of loss is no scalar: -train does not show it" 'epoch  2 .* count 18.0000 ' '!  all ' -- \
+    "$tenon" -train shown.tn xy.npz -epochs 2 -batch 20
+shown_once() { "$tenon" -train shown.tn xy.npz -epochs 2 2>&1 | grep -c "'all'"; }
+expect 0 '^1$' -- shown_once
+
+# --- -fgrad --------------------------------------------------------------------------------------------
+lltm=$(realpath "$here/../models/lltm.tn")
+expect 1 "-fgrad=nosuch: no method has a float argument 'nosuch'" -- "$tenon" -c "$lltm" -o out/l.o -fgrad=nosuch
+expect 1 "-fgrad=x,weigths: no method has a float argument 'weigths'; did you mean 'weights'" -- \
+    "$tenon" -check "$lltm" -fgrad=x,weigths
+expect 1 "no method has a float argument ''" -- "$tenon" -check "$lltm" -fgrad=x,
+expect 1 "no method has a float argument 'y'" -- "$tenon" -check "$digits" -fgrad=y
+expect 0 'd_x: ' '!d_h: ' 'd_c: ' -- "$tenon" -run "$lltm" forward x=ones h=zeros c=zeros B=2 -grad d_new_h=1 d_new_c=1 -fgrad=x,c
+for list in all none weights x,h,c; do
+    expect 0 -- "$tenon" -check "$lltm" -fgrad=$list
+done
+
 # --- values of a run -----------------------------------------------------------------------------------
 loss() { run loss x=zeros B=2 "$@"; }
 expect 0 'loss: f32\[\] =' -- loss y=3
@@ -264,7 +295,14 @@ expect 1 'two.tn has 3 models to choose from' -- "$tenon" two.tn -o out/two
 check "one of them" "$tenon" two.tn -m p -o point
 expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2
 expect 0 'usage: ./point .METHOD. NAME=VALUE' -- ./point --help
-expect 2 'usage: ./point' -- ./point -nope
+expect 2 "unknown option '-nope'" 'usage: ./point' -- ./point -nope
+expect 2 "'again' is one word too many" -- ./point only again
+expect 2 '-seed wants a whole number' -- ./point only x=4 B=2 -seed x
+expect 2 '-device=gpu wants cpu, cuda, cuda:N or auto' -- ./point only x=4 B=2 -device=gpu
+expect 2 '-device=cuda:x wants' -- ./point only x=4 B=2 -device=cuda:x
+expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2 -device=cpu
+expect 0 'y: f32\[2\] = 4 4' -- ./point only x=4 B=2 -device=auto
+expect 3 'cuda:63' -- ./point only x=4 B=2 -device=cuda:63
 
 cat >>two.tn <<'END'
 test "a and b" { assert allclose(b(ones(2, 3)), 2 * a(ones(2, 3))) }
@@ -289,9 +327,38 @@ expect 2 "'B=x': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=x
 expect 2 "'B=99999999999999999999': expected SIZE=NUMBER" -- "$tenon" -report "$digits" B=99999999999999999999
 expect 2 "the size B is given twice" -- "$tenon" -report "$digits" B=1 B=2
 
+# each line once, in order, under its own file
+reported() { "$tenon" -report=json "$digits" B=4 | python3 -c '
+import json, sys
+texts = [k["lines"] for m in json.load(sys.stdin)["methods"] for k in m["kernels"]]
+for text in texts:
+    for part in text.split():
+        lines = [int(n) for n in part.rsplit(":", 1)[1].split(",")]
+        assert lines == sorted(set(lines)), text
+assert any("," in t for t in texts), texts'; }
+check "-report says each line once" reported
+
+# --- libraries -----------------------------------------------------------------------------------------
+check "-shared" "$tenon" -shared "$lltm" -target=cpu
+needed() { readelf -d liblltm.so | grep NEEDED; }
+expect 0 'libm\.so' -- needed
+expect 0 'Those of the results .before' -- cat lltm.h
+
 # --- not in this version -------------------------------------------------------------------------------
-for o in -report=html '-S -python' -famp=bf16 -fplace=auto; do
+for o in -report=html '-S -python' -famp=bf16 -fplace=auto -ftf32 -fno-cublas; do
     name=${o#-S }
     expect 2 "${name%=bf16} is not supported yet" -- "$tenon" $o "$digits" -o out/r
 done
+not_yet() { "$tenon" --help | tr -s ' \n' ' ' | grep -o 'not yet' | wc -l; }
+expect 0 '^6$' -- not_yet # --help marks each of them
+
+# --- --help, --explain ---------------------------------------------------------------------------------
+expect 0 '@FILE.npz:NAME' -- "$tenon" --help
+expect 0 'E0401.*shape_mismatch.*error' 'operands do not fit' 'fdiagnostics=json' -- "$tenon" --explain E0401
+expect 0 'W0001.*broadcast.*warning' '-Wno-broadcast' -- "$tenon" --explain W0001
+expect 0 'W0002.*unused.*warning' '-Wunused' '-Wall' -- "$tenon" --explain W0002
+expect 2 "there is no message 'E0410'" 'fdiagnostics=json' -- "$tenon" --explain E0410
+printf 'module M { fn f(x: [3], y: [4]) -> (z: [3]) { return x @ y } }\nmodel m = M()\n' >code.tn
+explained() { "$tenon" --explain "$("$tenon" -check -fdiagnostics=json code.tn 2>&1 | grep -oE '[EW]0[0-9]{3}' | head -1)"; }
+expect 0 '^E04' -- explained
 finish
