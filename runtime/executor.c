@@ -176,9 +176,22 @@ static tn_status work(Call *c)
     return s;
 }
 
+/* What a change that failed left behind is neither the old state nor the new one. */
+static tn_status check_state(const Call *c)
+{
+    return !c->m->broken || c->p->kind == TN_INIT
+               ? TN_OK
+               : tn__fail(TN_STATE,
+                          "%s: an earlier call of %s failed while it changed the state: load or "
+                          "init it first",
+                          c->p->name, c->m->d->name);
+}
+
 static tn_status execute(Call *c, int program)
 {
     tn_status s = begin_call(c);
+    if (!s)
+        s = check_state(c);
     if (!s)
         s = c->m->dev->ops->mistakes(c->m, false);
     if (!s)
@@ -195,8 +208,10 @@ static tn_status execute(Call *c, int program)
         c->tape_in->stream = c->stream->id;
     s = work(c);
     c->m->version += !s && changes_state(c->p);
-    if (s)
+    if (s) { /* kernels finish what they do beside a bad index */
+        c->m->broken = c->m->broken || (s != TN_INDEX && changes_state(c->p));
         return s;
+    }
     if (c->tape_out)
         tn__tape_keep(c);
     c->m->last_temps = c->plan->arena;

@@ -108,6 +108,7 @@ tn_status tn_model_init(tn_model *m, uint64_t seed)
     if (!m)
         return tn__fail(TN_INVALID, "the model is NULL");
     tn_status s = TN_OK;
+    m->broken = true; /* until all of it is done */
     for (int i = 1; i < m->d->nslots && !s; i++)
         s = reset_slot(m, i);
     if (!s)
@@ -115,6 +116,7 @@ tn_status tn_model_init(tn_model *m, uint64_t seed)
     for (int i = 0; i < m->d->nprograms && !s; i++)
         if (m->d->programs[i].kind == TN_INIT)
             s = tn__run(m, NULL, i, NULL, NULL, NULL);
+    m->broken = s != TN_OK;
     m->version++;
     return s;
 }

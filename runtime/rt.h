@@ -76,6 +76,7 @@ struct tn_model {
     void *impl;                   /* what the backend has of it */
     atomic_uint_fast64_t stream;  /* id of the one that used it last; 0: none */
     uint64_t version;             /* counts changes of the state */
+    bool broken;                  /* a change of the state failed half-way */
     tn__plan **plans;
     int nplans;
     uint64_t clock;

@@ -249,6 +249,7 @@ static tn_status take_views(tn_model *m, const tn__arrays *list)
             s = tn__state_write(m, e.tensor.data, x->data, x->bytes);
     }
     tn_model_state_changed(m);
+    m->broken = s != TN_OK;
     return s;
 }
 

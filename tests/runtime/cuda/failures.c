@@ -264,6 +264,11 @@ static void test_kernel_is_named(void **state)
     assert_int_equal(
         strncmp(tn_last_error(), "update: kernel bump (m.tn:3) failed on cuda:0: CUDA_ERROR_", 58),
         0);
+    /* what is left of the state is not known: it must be made anew */
+    assert_int_equal(tn_call(m, NULL, UPDATE, NULL, 0, NULL), TN_STATE);
+    assert_string_equal(tn_last_error(), "update: an earlier call of m failed while it changed the "
+                                         "state: load or init it first");
+    ok(tn_model_init(m, 1));
     ok(tn_call(m, NULL, UPDATE, NULL, 0, NULL));
     tn_model_destroy(m);
     tn_context_destroy(ctx);
