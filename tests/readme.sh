@@ -43,6 +43,27 @@ while IFS= read -r line; do
     esac
     check "README.md: $line" bash -c "$line"
 done < <(sed -n -E 's/^    (build\/tenon|make) /\1 /p' "$root/README.md")
+# how to link: a program that makes a model, and one that also saves it
+check "an object" "$tenon" -c models/lltm.tn -target=cpu
+check "a library" "$tenon" -shared models/lltm.tn -target=cpu
+while IFS= read -r line; do
+    rm -f a.out
+    save=0
+    case $line in *tenon_files*) save='tn_model_save(lltm_model(m), "kept.npz")' ;; esac
+    cat >main.c <<END
+#include "lltm.h"
+int main(void)
+{
+    tn_context *ctx = NULL;
+    lltm *m = NULL;
+    return tn_context_create(NULL, &ctx) || lltm_create(ctx, NULL, &m) || $save;
+}
+END
+    check "README.md: $line" bash -c "$line"
+    check "and what it made runs" env LD_LIBRARY_PATH=build:. ./a.out
+    links=$((${links-0} + 1))
+done < <(sed -n -E 's/^    (cc) /\1 /p' "$root/README.md")
+check "README.md says how to link" test "${links-0}" = 3 -a -s kept.npz
 check "README.md has commands" test "$count" -ge 8
 for f in digits.safetensors out.npz out/lltm.cu models/lltm/lltm; do
     check "and they write $f" test -s "$f"
