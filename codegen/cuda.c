@@ -243,6 +243,43 @@ static bool counts_in_int(Cuda *c, Dim hi, int64_t step)
     return ktext_fits_int(&c->t, dim_add(cuda_dims(c), hi, dim_const(cuda_dims(c), step - 1)));
 }
 
+/* --- unrolling -----------------------------------------------------------------------------------
+ * The compiler unrolls loops to have several loads under way. Divisions, roots and what is made of
+ * them call functions for rare arguments; many of those side by side cost registers, up to
+ * spilling, and gain nothing. */
+
+enum { HEAVY = 5 };
+
+static int expr_weight(const Kernel *k, KExpr e, bool *seen)
+{
+    if (!e.id || seen[e.id])
+        return 0;
+    const KExprInfo *x = kexpr(k, e);
+    seen[e.id] = true;
+    int weight = x->kind == KE_OP       ? op_info(x->op)->weight
+                 : x->kind == KE_RANDOM ? HEAVY + 1
+                 : x->kind == KE_EXTERN ? HEAVY + 1
+                                        : 0;
+    for (int i = 0; i < 3; i++)
+        weight += expr_weight(k, x->in[i], seen);
+    return weight;
+}
+
+static int block_weight(const Kernel *k, const KBlock *b, bool *seen)
+{
+    int weight = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        weight += expr_weight(k, b->at[i].expr, seen) + block_weight(k, &b->at[i].body, seen);
+    return weight;
+}
+
+static void limit_unrolling(Cuda *c, const KStmt *s, int copies)
+{
+    bool *seen = arena_array(c->t.a, bool, c->t.k->exprs.n);
+    if (block_weight(c->t.k, &s->body, seen) > HEAVY)
+        emit_raw(&c->t.e, arena_printf(c->t.a, "#pragma unroll %d\n", copies));
+}
+
 static void print_lanes(Cuda *c, const KStmt *s)
 {
     KText *t = &c->t;
@@ -277,6 +314,7 @@ static void print_lanes(Cuda *c, const KStmt *s)
             emit_close(&t->e, "");
         return;
     }
+    limit_unrolling(c, s, 2);
     emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %" PRId64 ") {", type, name, first, name, end,
               name, share);
     bool was = c->in_lanes;
@@ -289,43 +327,6 @@ static void print_lanes(Cuda *c, const KStmt *s)
     print_lane_body(c, s, width, "0");
     c->loops--;
     close_body(c, bare);
-}
-
-/* --- unrolling -----------------------------------------------------------------------------------
- * The compiler unrolls loops to have several loads under way. Divisions, roots and what is made of
- * them call functions for rare arguments; many of those side by side cost registers, up to
- * spilling, and gain nothing. */
-
-enum { HEAVY = 5 };
-
-static int expr_weight(const Kernel *k, KExpr e, bool *seen)
-{
-    if (!e.id || seen[e.id])
-        return 0;
-    const KExprInfo *x = kexpr(k, e);
-    seen[e.id] = true;
-    int weight = x->kind == KE_OP       ? op_info(x->op)->weight
-                 : x->kind == KE_RANDOM ? HEAVY + 1
-                 : x->kind == KE_EXTERN ? HEAVY + 1
-                                        : 0;
-    for (int i = 0; i < 3; i++)
-        weight += expr_weight(k, x->in[i], seen);
-    return weight;
-}
-
-static int block_weight(const Kernel *k, const KBlock *b, bool *seen)
-{
-    int weight = 0;
-    for (uint32_t i = 0; i < b->n; i++)
-        weight += expr_weight(k, b->at[i].expr, seen) + block_weight(k, &b->at[i].body, seen);
-    return weight;
-}
-
-static void keep_rolled(Cuda *c, const KStmt *s)
-{
-    bool *seen = arena_array(c->t.a, bool, c->t.k->exprs.n);
-    if (block_weight(c->t.k, &s->body, seen) > HEAVY)
-        emit_raw(&c->t.e, "#pragma unroll 1\n");
 }
 
 static void print_serial(Cuda *c, const KStmt *s)
@@ -344,7 +345,7 @@ static void print_serial(Cuda *c, const KStmt *s)
     if (s->loop == FOR_UNROLL)
         emit_raw(&t->e, "#pragma unroll\n");
     else
-        keep_rolled(c, s);
+        limit_unrolling(c, s, 1);
     if (end.prec == PREC_PRIMARY) {
         emit_open(&t->e, "for (%s %s = %s; %s < %s; %s) {", type, name, lo, name, end.text, step);
     } else {
