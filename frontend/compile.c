@@ -16,8 +16,8 @@ void compile_time(Compile *c, const char *name, double from)
 {
     if (c->ntimes == STAGE_TIMES)
         return;
-    const size_t bytes = arena_bytes(c->cx->perm) + arena_bytes(c->cx->kernels) +
-                         arena_bytes(c->cx->scratch);
+    const size_t bytes =
+        arena_bytes(c->cx->perm) + arena_bytes(c->cx->kernels) + arena_bytes(c->cx->scratch);
     c->times[c->ntimes++] = (StageTime){name, compile_now() - from, bytes};
 }
 

@@ -30,7 +30,8 @@ int drive_train(Drive *d);
 /* drive_test.c */
 int drive_test(Drive *d);
 
-/** Messages since the last time to standard error. STATUS_INPUT if one is an error, else STATUS_DONE. */
+/** Messages since the last time to standard error. STATUS_INPUT if one is an error, else
+ * STATUS_DONE. */
 int drive_messages(Drive *d);
 /** Reads, elaborates, and runs the tensor passes. STATUS_DONE, or the status after messages. */
 int drive_front(Drive *d);

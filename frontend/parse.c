@@ -391,10 +391,9 @@ static const char *describe(Parser *p, const SyntaxError *e)
 /* What other languages call a declaration. */
 static const char *our_word(Parser *p, const SyntaxError *e)
 {
-    static const char *const words[][2] = {{"class", "module"}, {"struct", "module"},
-                                           {"def", "fn"},       {"func", "fn"},
-                                           {"function", "fn"},  {"from", "import"},
-                                           {"let", "const"},    {"var", "const"}};
+    static const char *const words[][2] = {
+        {"class", "module"}, {"struct", "module"}, {"def", "fn"},    {"func", "fn"},
+        {"function", "fn"},  {"from", "import"},   {"let", "const"}, {"var", "const"}};
     const char *text = source_file(p->ctx->sources, p->file)->text + e->at.start;
     const size_t n = e->at.end - e->at.start;
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
@@ -405,9 +404,9 @@ static const char *our_word(Parser *p, const SyntaxError *e)
 
 static void report_declaration(Parser *p, const SyntaxError *e)
 {
-    Diag *d = diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s, expected %s",
-                          describe(p, e),
-                          "import, const, fn, extern fn, module, optimizer, model, train or test");
+    Diag *d =
+        diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s, expected %s", describe(p, e),
+                    "import, const, fn, extern fn, module, optimizer, model, train or test");
     const char *ours = our_word(p, e);
     if (ours)
         diag_note(p->ctx->diags, d, (Span){0}, "the word here is '%s'", ours);

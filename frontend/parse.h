@@ -152,7 +152,7 @@ typedef struct {
     Span at;
     const char *expected[4]; /* the tokens that fit; nexpected is 0 where they are more */
     int nexpected;
-    bool decl; /* a declaration fits */
+    bool decl;                                       /* a declaration fits */
     bool eq, rparen, rbracket, lbrace, rbrace, name; /* would these fit? */
 } SyntaxError;
 

@@ -146,8 +146,8 @@ static void transfer(tn_model *model, const DLTensor *state, float *host, int to
     must(tn_copy(to_host ? &t : state, to_host ? state : &t, stream, 0), "copy");
 }
 
-/* One step of Adam on every parameter, on the host. The moments of all of them lie one behind the other;
- * `place` has room for a parameter and its gradient. */
+/* One step of Adam on every parameter, on the host. The moments of all of them lie one behind the
+ * other; `place` has room for a parameter and its gradient. */
 static void update(tn_model *model, float *moments, float *place, int step)
 {
     const double lr = 3e-3, correct1 = 1 - pow(0.9, step), correct2 = 1 - pow(0.999, step);

@@ -170,7 +170,8 @@ static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
                                    5,       0,
                                    slots,   views,
                                    kernels, programs,
-                                   NULL,    NULL, NULL, 0};
+                                   NULL,    NULL,
+                                   NULL,    0};
 
 typedef struct {
     tn_context *ctx;

@@ -269,7 +269,8 @@ static Flow control(Warp *w, const Inst *i, uint32_t *pc, uint32_t *lanes, uint3
         }
         if (!mask)
             return FLOW_NEXT;
-        if (mask != w->live && !*forced) { /* others may come, or end: who ended is not waited for */
+        if (mask != w->live &&
+            !*forced) { /* others may come, or end: who ended is not waited for */
             s->path[0] = (Path){.pc = *pc, .mask = *lanes, .waits = true};
             return FLOW_PICK;
         }
