@@ -193,7 +193,7 @@ typedef struct Work {
             LibraryWork *fn;
             void *args;
             size_t bytes;
-        } library;
+        } external;      /* work of a library */
         Event *event;    /* RECORD */
         uint64_t memory; /* ALLOC, FREE: its first address */
     };

@@ -23,7 +23,7 @@ CUresult vgpu_enqueue(CUstream stream, const char *name, LibraryWork *work, cons
         Work w = {.kind = WORK_LIBRARY,
                   .name = drv_intern(name),
                   .context = s->h.context,
-                  .library = {work, drv_copy(args, bytes), bytes}};
+                  .external = {work, drv_copy(args, bytes), bytes}};
         r = queue_push(s, &w);
     }
     return call_leave(r);

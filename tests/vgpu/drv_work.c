@@ -212,7 +212,7 @@ bool work_touches(const Work *w, uint64_t at, uint64_t end, const Alloc *a)
     case WORK_KERNEL:
         return holds_address(w->kernel.params, w->kernel.grid.function->param_bytes, a);
     case WORK_LIBRARY:
-        return holds_address(w->library.args, w->library.bytes, a);
+        return holds_address(w->external.args, w->external.bytes, a);
     case WORK_COPY:
         return overlaps(at, end, w->copy.to.at, end_of(&w->copy, &w->copy.to)) ||
                overlaps(at, end, w->copy.from.at, end_of(&w->copy, &w->copy.from));
@@ -307,7 +307,7 @@ void work_run(Work *w, uint32_t op, Stream *s)
         run_host(w);
         break;
     case WORK_LIBRARY:
-        w->library.fn(w->library.args, w->context->device, op);
+        w->external.fn(w->external.args, w->context->device, op);
         break;
     case WORK_RECORD:
         run_record(w, s);
@@ -330,7 +330,7 @@ Work work_copy(const Work *w)
     else if (w->kind == WORK_COPY && w->copy.staged)
         c.copy.staged = drv_copy(w->copy.staged, w->copy.width * w->copy.height * w->copy.depth);
     else if (w->kind == WORK_LIBRARY)
-        c.library.args = drv_copy(w->library.args, w->library.bytes);
+        c.external.args = drv_copy(w->external.args, w->external.bytes);
     return c;
 }
 
@@ -341,6 +341,6 @@ void work_free(Work *w)
     else if (w->kind == WORK_COPY)
         free(w->copy.staged);
     else if (w->kind == WORK_LIBRARY)
-        free(w->library.args);
+        free(w->external.args);
     w->kind = WORK_NONE;
 }
