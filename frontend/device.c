@@ -99,12 +99,8 @@ static int choose(Drive *d, DLDevice *device, int *sm)
     *sm = capability(gpu);
     if (!*sm && !automatic)
         return message_error(STATUS_MACHINE, "-device=%s: %s", name, tn_last_error());
-    if (*sm && !images_compiler(d->a, &why)) {
-        if (!automatic)
-            return message_error(STATUS_MACHINE,
-                                 "-device=%s: no NVRTC (install the CUDA toolkit): %s", name, why);
-        *sm = 0;
-    }
+    if (*sm && automatic && !images_compiler(d->a, &why))
+        *sm = 0; /* who asks for a GPU may have the code in the cache */
     if (*sm)
         *device = gpu;
     if (d->o->verbose)

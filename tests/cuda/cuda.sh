@@ -110,9 +110,10 @@ missing() {
     cp log error.log
     check "which names the driver" grep -q 'libcuda\.so\.1' error.log
     check "no device is visible" env CUDA_VISIBLE_DEVICES= LD_LIBRARY_PATH="$vgpu" bash -c '"$@"; [ $? = 3 ]' - "${run[@]}" -device=cuda
-    # a driver alone: neither cuBLAS nor NVRTC
-    mkdir alone && cp "$vgpu/libcuda.so.1" alone/
-    check "what was compiled before needs no NVRTC" gpu "${run[@]}" -device=cuda
+    export TENON_CACHE=$work/cache
+    check "the cache is filled" gpu "${run[@]}" -device=cuda
+    check "then no C compiler is needed" env CC=/nonexistent LD_LIBRARY_PATH="$vgpu" "${run[@]}" -device=cuda
+    unset TENON_CACHE
 }
 
 report() {
