@@ -85,12 +85,12 @@ if [ -z "$only" ] || [ "$only" = bench ]; then
         local name=$1 device=$2
         shift 2
         "$tenon" "-device=$device" -bench -run "$@" >"$work/log" 2>&1 &&
-            row "$name" "$device" "$(awk '/median/ { for (i = 1; i < NF; i++) if ($(i + 1) == "ms") print $i }' "$work/log" | tail -n 1)"
+            row "$name" "$device" "$(awk '/median/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^ms/) { print $i; exit } }' "$work/log")"
     }
     bench "lltm forward B=16 F=32 S=128" cuda "$here/models/lltm.tn" forward B=16 x=randn h=randn c=randn
     bench "lltm forward B=64 F=256 S=512" cuda "$here/models/lltm.tn" -m 'LLTM(256, 512)' forward B=64 x=randn h=randn c=randn
     bench "digits forward B=4096" cuda "$here/models/digits.tn" forward B=4096 x=randn
-    row "digits: an epoch of training, B=64" cuda \
+    [ -f "$work/train.log" ] && row "digits: an epoch of training, B=64" cuda \
         "$(awk '$1 == "epoch" { v[n++] = $(NF - 1) * 1000 } END { print n ? v[int(n / 2)] : "none" }' "$work/train.log")"
 fi
 echo
