@@ -57,6 +57,25 @@ typedef struct {
                         that are added in place to their slot */
 } FuseGemm;
 
+/* Riding along. A CONTRACT group computes c = a b; rows of c (and of a) are counted in row-major order
+ * over (batch[0], batch[1], m). Groups beside it in Fusion.groups may go with it, block of rows by
+ * block of rows, so that what passes between them stays in the cache, and needs no memory as a whole
+ * if nobody else reads it:
+ *
+ *     RIDE_LOADER .., CONTRACT, RIDE_EPILOGUE ..          consecutive; `with` is the CONTRACT's index
+ *
+ * - RIDE_EPILOGUE (MAP, or ROW without sums over rows): the first `rows` axes of its domain are the
+ *   rows of c; it reads c, and what other riders have written, at its own row only (at any column).
+ * - RIDE_LOADER (MAP): writes operand `a` (of every product of the group), and the first `rows` axes
+ *   of its domain are the rows of a (LOAD_ROWS), or writes a or b, and they are the index k
+ *   (LOAD_DEPTH).
+ *
+ * Riding is a permission: all groups are complete, and one after the other they compute the same. A
+ * CPU runs the steps in strips (Step.strip). A GPU may make the cone of an epilogue the store hook of
+ * a tile skeleton where it reads c at its own column too (class MAP, FuseRoot.axis_of plain), or take
+ * a library's epilogue. */
+typedef enum { RIDE_NONE, RIDE_EPILOGUE, RIDE_LOAD_ROWS, RIDE_LOAD_DEPTH } FuseRide;
+
 typedef struct {
     KClass class; /* MAP ROW REDUCE CONTRACT SCALAR; COPY: a fill (`into`), or a print whose
                      node is the only root */
@@ -70,6 +89,9 @@ typedef struct {
     VEC(Val) outputs;    /* values with buffers that are written, in order of the roots */
     VEC(uint32_t) nodes; /* the cone: nodes evaluated here, increasing */
     VEC(FuseGemm) gemms; /* CONTRACT: in order of execution */
+    FuseRide ride;
+    int32_t with;  /* ride: the CONTRACT group's index */
+    uint32_t rows; /* ride: leading axes of the domain that are rows of the product */
     Val into;            /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
                             of its own place), get `value`: a constant piece of a concat */
     Dim offset, count;
