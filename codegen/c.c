@@ -539,6 +539,9 @@ static void print_block(CPrint *c, const KBlock *b)
             break;
         case KS_BARRIER:
             break; /* one thread works on a cell */
+        case KS_CALL:
+            ktext_print_call(&c->t, s);
+            break;
         }
     }
 }

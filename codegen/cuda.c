@@ -422,6 +422,9 @@ void cuda_block(Cuda *c, const KBlock *b)
         case KS_CHECK:
             ktext_print_check(&c->t, s);
             break;
+        case KS_CALL:
+            ktext_print_call(&c->t, s);
+            break;
         case KS_BARRIER:
             emit_line(&t->e, "%s",
                       c->lanes <= 32 && !c->cooperate ? "__syncwarp();" : "__syncthreads();");
@@ -454,7 +457,7 @@ static int count_lane_loops(const KBlock *b)
 
 static int block_cells(const Cuda *c)
 {
-    return (c->cell_per_lane ? c->lanes : 1) * (c->cooperate ? 1 : c->teams);
+    return (c->cell_per_lane ? c->lanes * c->cell_width : 1) * (c->cooperate ? 1 : c->teams);
 }
 
 static const char *cell_text(const Cuda *c)
@@ -465,9 +468,12 @@ static const char *cell_text(const Cuda *c)
         return "blockIdx.x";
     if (!c->cell_per_lane)
         return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y", cells);
+    const char *lane = c->cell_width == 1 ? "threadIdx.x"
+                                          : arena_printf(a, "%d * threadIdx.x", c->cell_width);
     if (c->cooperate || c->teams == 1)
-        return arena_printf(a, "blockIdx.x * %dLL + threadIdx.x", cells);
-    return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y * %d + threadIdx.x", cells, c->lanes);
+        return arena_printf(a, "blockIdx.x * %dLL + %s", cells, lane);
+    return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y * %d + %s", cells,
+                        c->lanes * c->cell_width, lane);
 }
 
 static void print_axes(Cuda *c, const KStmt *const *loops, int n)
@@ -502,6 +508,7 @@ static void print_cells(Cuda *c)
         body = &body->at[0].body;
     }
     c->cell_per_lane = n && loops[n - 1]->grid_lanes;
+    c->cell_width = c->cell_per_lane && loops[n - 1]->vec > 1 ? loops[n - 1]->vec : 1;
     c->in_lanes = c->cell_per_lane;
     if (n) {
         const char *cell = cell_text(c), *name = "cell";
@@ -517,7 +524,10 @@ static void print_cells(Cuda *c)
             print_axes(c, loops, n);
     }
     declare_keeps(c);
-    cuda_block(c, body);
+    if (c->cell_width > 1)
+        print_lane_body(c, loops[n - 1], c->cell_width, "0");
+    else
+        cuda_block(c, body);
 }
 
 /* --- functions -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 static const char *const class_names[] = {
     [CLASS_MAP] = "map",           [CLASS_ROW] = "row",       [CLASS_REDUCE] = "reduce",
     [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy",
+    [CLASS_OPAQUE] = "opaque",
 };
 
 KernelLines kernel_lines(const Program *p, const Kernel *k)

@@ -163,3 +163,18 @@ void ktext_print_store(KText *t, const KStmt *s)
     const char *value = ktext_to_memory(t, s->param, s->expr);
     emit_line(&t->e, "%s = %s;", ktext_access(t, s->param, s->at), value);
 }
+
+void ktext_print_call(KText *t, const KStmt *s)
+{
+    const bool cuda = t->target == TARGET_CUDA;
+    StrBuf out = {.a = t->a};
+    sb_printf(&out, "tn_%s%s(", cuda ? "cu_" : "", sym_text(t->p->cx->names, s->call));
+    for (uint32_t i = 0; i < s->nargs; i++)
+        sb_printf(&out, "%s%s", i ? ", " : "", t->param[s->args[i]]);
+    for (uint32_t i = 0; i < s->nints; i++)
+        sb_printf(&out, "%s%s", i || s->nargs ? ", " : "", ktext_dim(t, s->ints[i]).text);
+    if (s->reports)
+        sb_printf(&out, ", error, %u", ktext_site(t, s->site));
+    ktext_line(t, s);
+    emit_line(&t->e, "%s);", sb_text(&out));
+}

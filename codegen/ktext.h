@@ -97,6 +97,8 @@ bool ktext_checked(KText *t, Guard pred, const char **index, const char **size);
 /** Statements that read the same in both languages: a check of an index, and a store. */
 void ktext_print_check(KText *t, const KStmt *s);
 void ktext_print_store(KText *t, const KStmt *s);
+/** A call of a function of runtime/kernels: C and CUDA have one each. */
+void ktext_print_call(KText *t, const KStmt *s);
 /** The name of a LET statement's value; its symbol (if any) gets it too. */
 const char *ktext_let_name(KText *t, const KStmt *s);
 

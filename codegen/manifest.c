@@ -108,7 +108,8 @@ static void put_kernels(const HostModel *m, StrBuf *out)
 {
     static const char *const classes[] = {
         [CLASS_MAP] = "map",           [CLASS_ROW] = "row",       [CLASS_REDUCE] = "reduce",
-        [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy"};
+        [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy",
+        [CLASS_OPAQUE] = "opaque"};
     sb_puts(out, ",\n  \"kernels\": [");
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];

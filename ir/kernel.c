@@ -147,7 +147,8 @@ static void size_dim(SizeWalk *w, Dim d)
                 size_dim(w, atom.b);
                 continue;
             }
-            if (dim_symbol(t, atom.symbol)->kind != SYM_SIZE)
+            const SymbolKind kind = dim_symbol(t, atom.symbol)->kind;
+            if (kind != SYM_SIZE && kind != SYM_LOOP)
                 continue;
             uint32_t j = 0;
             while (j < w->n && w->out[j].id != atom.symbol.id)
@@ -203,6 +204,8 @@ static void size_block(SizeWalk *w, const KBlock *b)
         size_dim(w, s->keep_index);
         if (s->kind == KS_STORE)
             size_at(w, s->param, s->at);
+        for (uint32_t k = 0; k < s->nints; k++)
+            size_dim(w, s->ints[k]);
         size_block(w, &s->body);
     }
 }

@@ -34,7 +34,8 @@ typedef enum {
     CLASS_REDUCE,
     CLASS_CONTRACT,
     CLASS_SCALAR,
-    CLASS_COPY
+    CLASS_COPY,
+    CLASS_OPAQUE /* calls a function of runtime/kernels: sort, scatter, cumulate.. */
 } KClass;
 typedef enum { K_IN, K_OUT, K_INOUT } KMode;
 
@@ -108,7 +109,8 @@ typedef enum {
     KS_KEEP,
     KS_ACC, /* (re)starts an accumulator at its identity, here */
     KS_BARRIER,
-    KS_CHECK /* device error word when `pred` is false: index out of range; `site` names the line */
+    KS_CHECK, /* device error word when `pred` is false: index out of range; `site` names the line */
+    KS_CALL   /* a function of runtime/kernels: see KStmt.call */
 } KStmtKind;
 
 typedef struct KStmt KStmt;
@@ -135,6 +137,14 @@ struct KStmt {
     Dim keep_index;
     uint32_t param; /* STORE */
     Dim at[MAX_RANK];
+    /* CALL: tn_NAME (C) or tn_cu_NAME (CUDA: by all threads of a block) gets pointers to the
+     * parameters `args`, then `ints` as 64-bit integers, then, if it `reports`, the error word and
+     * the number of its line. A call stands alone in its cell: grid loops around it, nothing else. */
+    Sym call;
+    const uint32_t *args;
+    const Dim *ints;
+    uint32_t nargs, nints;
+    bool reports;
     Site site;
 };
 

@@ -27,6 +27,8 @@ typedef struct {
     ScalarValue *let;
     bool *has_let;
     AccState *acc;
+    AccState **side; /* one for each element, of side sums */
+    int64_t *side_n;
     ScalarValue **keep;
     int64_t *keep_n;
     const char *failed;
@@ -145,10 +147,22 @@ static ScalarValue eval_extern(Run *r, const KExprInfo *x)
     return v;
 }
 
+/* The accumulator, or its element `at` if it is a side sum. */
+static AccState *acc_state(Run *r, uint32_t acc, Dim at)
+{
+    if (!r->k->accs.at[acc].side)
+        return &r->acc[acc];
+    const int64_t i = size(r, at);
+    if (i >= 0 && i < r->side_n[acc])
+        return &r->side[acc][i];
+    fail(r, "index out of %s", "a side sum");
+    return &r->acc[acc];
+}
+
 static ScalarValue eval_acc(Run *r, const KExprInfo *x)
 {
     const KAcc *acc = &r->k->accs.at[x->acc];
-    const AccState *s = &r->acc[x->acc];
+    const AccState *s = acc_state(r, x->acc, x->index);
     ScalarValue v = s->x;
     if (acc->reducer == RED_moments)
         v.f = x->field ? s->m2 / s->n : s->x.f;
@@ -226,10 +240,8 @@ static ScalarValue eval(Run *r, KExpr e)
 /* --- statements
  * ----------------------------------------------------------------------------------- */
 
-static void start_acc(Run *r, uint32_t acc)
+static void start_state(const KAcc *a, AccState *s)
 {
-    const KAcc *a = &r->k->accs.at[acc];
-    AccState *s = &r->acc[acc];
     memset(s, 0, sizeof *s);
     bool real = dtype_is_float(a->type);
     bool high = a->reducer == RED_max || a->reducer == RED_argmax;
@@ -253,6 +265,20 @@ static void start_acc(Run *r, uint32_t acc)
         s->x.f = -INFINITY;
     if (real && (a->reducer == RED_min || a->reducer == RED_argmin))
         s->x.f = INFINITY;
+}
+
+static void start_acc(Run *r, uint32_t acc)
+{
+    const KAcc *a = &r->k->accs.at[acc];
+    start_state(a, &r->acc[acc]);
+    if (!a->side)
+        return;
+    const int64_t n = size(r, dim_symbol(r->t, a->axis)->extent);
+    if (!r->side[acc])
+        r->side[acc] = arena_array(r->p->cx->perm, AccState, n);
+    r->side_n[acc] = n;
+    for (int64_t i = 0; i < n; i++)
+        start_state(a, &r->side[acc][i]);
 }
 
 static void fold_logsumexp(AccState *s, double x)
@@ -288,7 +314,7 @@ static void fold_extreme(const KAcc *a, AccState *s, ScalarValue x, int64_t inde
 static void fold(Run *r, const KStmt *st)
 {
     const KAcc *a = &r->k->accs.at[st->acc];
-    AccState *s = &r->acc[st->acc];
+    AccState *s = acc_state(r, st->acc, st->keep_index);
     ScalarValue x = eval(r, st->expr), pair[2] = {s->x, x};
     switch (a->reducer) {
     case RED_add:
@@ -376,6 +402,10 @@ static void run_stmt(Run *r, const KStmt *s)
         if (!holds(r, s->pred))
             r->check = false;
         break;
+    case KS_CALL:
+        fail(r, "%s is a function of the runtime, which is not evaluated",
+             sym_text(r->p->cx->names, s->call));
+        break;
     case KS_TOTAL:
     case KS_BARRIER:
         break;
@@ -405,6 +435,8 @@ const char *kernel_eval(Program *p, const Kernel *k, const KernelArray *operands
     r.let = arena_array(a, ScalarValue, k->exprs.n);
     r.has_let = arena_array(a, bool, k->exprs.n);
     r.acc = arena_array(a, AccState, k->accs.n + 1);
+    r.side = arena_array(a, AccState *, k->accs.n + 1);
+    r.side_n = arena_array(a, int64_t, k->accs.n + 1);
     r.keep = arena_array(a, ScalarValue *, k->keeps.n + 1);
     r.keep_n = arena_array(a, int64_t, k->keeps.n + 1);
     if (holds(&r, k->when))

@@ -534,6 +534,39 @@ static void parse_named(Parse *w, KBlock *b)
     vec_push(w->p->cx->perm, b, s);
 }
 
+/* call NAME (parameters) {sizes} reports */
+static void parse_call_stmt(Parse *w, KBlock *b)
+{
+    Arena *a = w->p->cx->perm;
+    KStmt s = {.kind = KS_CALL, .call = text_word(&w->q)};
+    VEC(uint32_t) args = {0};
+    VEC(Dim) ints = {0};
+    text_expect(&w->q, "(");
+    while (!w->q.failed && !text_accept(&w->q, ")")) {
+        if (args.n)
+            text_expect(&w->q, ",");
+        int32_t param = find_param(w, text_word(&w->q));
+        if (param < 0) {
+            text_fail(&w->q, "there is no such parameter");
+            return;
+        }
+        vec_push(a, &args, (uint32_t)param);
+    }
+    text_expect(&w->q, "{");
+    while (!w->q.failed && !text_accept(&w->q, "}")) {
+        if (ints.n)
+            text_expect(&w->q, ",");
+        Dim d = parse_dim(w);
+        vec_push(a, &ints, d);
+    }
+    s.reports = text_accept(&w->q, "reports");
+    s.args = args.at;
+    s.nargs = args.n;
+    s.ints = ints.at;
+    s.nints = ints.n;
+    vec_push(a, b, s);
+}
+
 static void parse_stmt(Parse *w, KBlock *b)
 {
     static const char *const over[] = {"team", "block"};
@@ -562,6 +595,8 @@ static void parse_stmt(Parse *w, KBlock *b)
     } else if (text_accept(&w->q, "check")) {
         Guard g = parse_guard(w);
         kblock_add(w->p, b, KS_CHECK)->pred = g;
+    } else if (text_accept(&w->q, "call")) {
+        parse_call_stmt(w, b);
     } else if (text_accept(&w->q, "%")) {
         parse_let(w, b);
     } else {
@@ -615,7 +650,7 @@ Kernel *kernel_parse(Program *p, uint32_t file)
     w.q.text = w.q.at = source->text;
     text_expect(&w.q, "kernel");
     Sym name = text_word(&w.q);
-    w.k = kernel_create(p, name, (KClass)find_word(&w, kernel_class_names, 6));
+    w.k = kernel_create(p, name, (KClass)find_word(&w, kernel_class_names, 7));
     text_expect(&w.q, "(");
     while (!w.q.failed && !text_accept(&w.q, ")")) {
         if (w.k->params.n)

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const kernel_class_names[] = {"map", "row", "reduce", "contract", "scalar", "copy"};
+const char *const kernel_class_names[] = {"map", "row", "reduce", "contract", "scalar", "copy",
+                                          "opaque"};
 const char *const kernel_mode_names[] = {"in", "out", "inout"};
 const char *const kernel_loop_names[] = {"grid", "teams", "lanes", "serial", "unroll"};
 const char *const kernel_random_names[] = {"random_bits", "random_uniform", "random_normal"};
@@ -360,6 +361,22 @@ static void put_keep(Print *w, const KStmt *s)
     sb_putc(w->out, '\n');
 }
 
+/* call sort_f32 (x, v) {n, k} reports */
+static void put_call(Print *w, const KStmt *s)
+{
+    sb_printf(w->out, "call %s (", text_of(w, s->call));
+    for (uint32_t i = 0; i < s->nargs; i++) {
+        sb_puts(w->out, i ? ", " : "");
+        put_param_name(w, s->args[i]);
+    }
+    sb_puts(w->out, ") {");
+    for (uint32_t i = 0; i < s->nints; i++) {
+        sb_puts(w->out, i ? ", " : "");
+        put_dim(w, s->ints[i]);
+    }
+    sb_puts(w->out, s->reports ? "} reports\n" : "}\n");
+}
+
 static void put_stmt(Print *w, const KStmt *s, int depth)
 {
     sb_printf(w->out, "%*s", 2 * depth, "");
@@ -402,6 +419,9 @@ static void put_stmt(Print *w, const KStmt *s, int depth)
         sb_puts(w->out, "check ");
         put_guard(w, s->pred);
         sb_putc(w->out, '\n');
+        break;
+    case KS_CALL:
+        put_call(w, s);
         break;
     }
 }

@@ -5,7 +5,7 @@
 
 #include "ir/kernel.h"
 
-extern const char *const kernel_class_names[6];  /* by KClass */
+extern const char *const kernel_class_names[7];  /* by KClass */
 extern const char *const kernel_mode_names[3];   /* by KMode */
 extern const char *const kernel_loop_names[5];   /* by ForKind */
 extern const char *const kernel_random_names[3]; /* by RANDOM_... */

@@ -59,7 +59,7 @@ static void check_dim(Verify *v, Dim d)
                 continue;
             }
             const SymbolInfo *s = dim_symbol(v->t, atom->symbol);
-            if (s->kind != SYM_SIZE && !in_scope(v, atom->symbol))
+            if (s->kind != SYM_SIZE && s->kind != SYM_LOOP && !in_scope(v, atom->symbol))
                 bad(v, "%s is used outside its loop", sym_text(v->p->cx->names, s->name));
         }
 }
@@ -86,10 +86,6 @@ static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
             return;
         }
         check_dim(v, at[i]);
-        if (v->loops.n && vec_last(&v->loops)->vec > 1 &&
-            dim_mentions_kind(v->t, at[i], SYM_LOADED))
-            bad(v, "neighbours of %s are not next to each other: its index is loaded",
-                param_name(v, param));
         Dim last = dim_sub(v->t, q->shape[i], dim_const(v->t, 1));
         if (!guarded && (dim_le(v->t, at[i], last) == NO &&
                          dim_le(v->t, dim_const(v->t, 1), q->shape[i]) == YES))
@@ -130,7 +126,9 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
             bad(v, "%s is loaded as another type", param_name(v, x->param));
         break;
     case KE_ACC:
-        if (x->acc >= v->k->accs.n || !v->totalled[x->acc])
+        /* side sums have no total: each is its lane's own */
+        if (x->acc >= v->k->accs.n ||
+            !(v->k->accs.at[x->acc].side ? v->started : v->totalled)[x->acc])
             bad(v, "%s", "an accumulator is read before its total");
         break;
     case KE_OP:
@@ -248,6 +246,13 @@ static void check_stmt(Verify *v, const KStmt *s)
         check_guard(v, s->pred);
         break;
     case KS_BARRIER:
+        break;
+    case KS_CALL:
+        for (uint32_t i = 0; i < s->nargs; i++)
+            if (s->args[i] >= v->k->params.n)
+                bad(v, "%s", "no such parameter");
+        for (uint32_t i = 0; i < s->nints; i++)
+            check_dim(v, s->ints[i]);
         break;
     }
 }

@@ -38,7 +38,8 @@ static int weight(const Node *n)
 /* Behind these a value is needed at other places than where the result is. */
 static bool moves(Op op)
 {
-    return op == OP_slice || op == OP_pad || op == OP_concat || op == OP_gather;
+    return op == OP_slice || op == OP_pad || op == OP_concat || op == OP_gather ||
+           op == OP_window || op == OP_unwindow;
 }
 
 /* The weight of a node's cone: what is read in place counts once, however many read it; what is
@@ -174,7 +175,9 @@ static void must_store(Fuser *f)
             make_real(f, n->in[0].node);
             keep(f, n->in[0], false);
         }
-        if (n->op == OP_cumulate || n->op == OP_transfer || n->op == OP_call) {
+        if (op_is_opaque(n->op))
+            fuse_prepare_opaque(f, id);
+        if (n->op == OP_transfer || n->op == OP_call) {
             diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
                         "kernels for `%s` are not supported yet", op_name(n->op));
             f->failed = true;
@@ -265,6 +268,10 @@ static void make_kernels(Fuser *f)
             add_fills(f, id);
         if (f->kind[id] != NODE_REAL || f->owner[id] >= 0)
             continue;
+        if (op_is_opaque(fuse_node(f, id)->op)) {
+            add_kern(f, fuse_opaque(f, id));
+            continue;
+        }
         Kern *k = fuse_kern(f, id);
         fuse_cone(f, k);
         add_kern(f, k);

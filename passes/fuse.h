@@ -11,7 +11,13 @@
 
 #include "ir/kernel.h"
 
-enum { FUSE_AXES = 12 }; /* axes of a domain */
+enum {
+    FUSE_AXES = 12,       /* axes of a domain */
+    FUSE_ROW = 16384,     /* elements of a row that may stay resident */
+    FUSE_REGISTERS = 24,  /* elements of it that a lane may hold */
+    FUSE_SIDE_ROWS = 8,   /* rows that share a part of their side sums, at least */
+    FUSE_SIDE_PARTS = 512 /* parts, at most */
+};
 
 /* Storage of a value: an argument, a state slot or a contiguous view of one, a stored value, or a
  * piece of a stored concat. Element i of `val` is at offset + sum i[k] * stride[k] of its base. */
@@ -36,6 +42,8 @@ typedef struct {
      * Several domain axes of one axis stand in row-major order: index = i * extent + j. An axis of
      * extent 1 may have none: its index is 0. */
     int8_t axis_of[FUSE_AXES];
+    bool side; /* rows: a reduce over the axes that the row does not reduce (`reduced` are the ones
+                  that it keeps): summed up next to the rows; read by later groups only */
     int phase; /* rows: how many dependent reductions come before it; a reduce of phase 0 is
                   folded in the first pass and may be used in phase 1 */
 } FuseRoot;
@@ -57,23 +65,24 @@ typedef struct {
                         that are added in place to their slot */
 } FuseGemm;
 
-/* Riding along. A CONTRACT group computes c = a b; rows of c (and of a) are counted in row-major order
- * over (batch[0], batch[1], m). Groups beside it in Fusion.groups may go with it, block of rows by
- * block of rows, so that what passes between them stays in the cache, and needs no memory as a whole
- * if nobody else reads it:
+/* Riding along. A CONTRACT group computes c = a b; rows of c (and of a) are counted in row-major
+ * order over (batch[0], batch[1], m). Groups beside it in Fusion.groups may go with it, block of
+ * rows by block of rows, so that what passes between them stays in the cache, and needs no memory
+ * as a whole if nobody else reads it:
  *
- *     RIDE_LOADER .., CONTRACT, RIDE_EPILOGUE ..          consecutive; `with` is the CONTRACT's index
+ *     RIDE_LOADER .., CONTRACT, RIDE_EPILOGUE ..          consecutive; `with` is the CONTRACT's
+ * index
  *
  * - RIDE_EPILOGUE (MAP, or ROW without sums over rows): the first `rows` axes of its domain are the
  *   rows of c; it reads c, and what other riders have written, at its own row only (at any column).
- * - RIDE_LOADER (MAP): writes operand `a` (of every product of the group), and the first `rows` axes
- *   of its domain are the rows of a (LOAD_ROWS), or writes a or b, and they are the index k
+ * - RIDE_LOADER (MAP): writes operand `a` (of every product of the group), and the first `rows`
+ * axes of its domain are the rows of a (LOAD_ROWS), or writes a or b, and they are the index k
  *   (LOAD_DEPTH).
  *
  * Riding is a permission: all groups are complete, and one after the other they compute the same. A
- * CPU runs the steps in strips (Step.strip). A GPU may make the cone of an epilogue the store hook of
- * a tile skeleton where it reads c at its own column too (class MAP, FuseRoot.axis_of plain), or take
- * a library's epilogue. */
+ * CPU runs the steps in strips (Step.strip). A GPU may make the cone of an epilogue the store hook
+ * of a tile skeleton where it reads c at its own column too (class MAP, FuseRoot.axis_of plain), or
+ * take a library's epilogue. */
 typedef enum { RIDE_NONE, RIDE_EPILOGUE, RIDE_LOAD_ROWS, RIDE_LOAD_DEPTH } FuseRide;
 
 typedef struct {
@@ -92,8 +101,8 @@ typedef struct {
     FuseRide ride;
     int32_t with;  /* ride: the CONTRACT group's index */
     uint32_t rows; /* ride: leading axes of the domain that are rows of the product */
-    Val into;            /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
-                            of its own place), get `value`: a constant piece of a concat */
+    Val into;      /* COPY, fill: `count` elements of into's storage, from `offset` on (on top
+                      of its own place), get `value`: a constant piece of a concat */
     Dim offset, count;
     double value;
     uint32_t same_as; /* first group of equal structure; its own index if there is none: then
@@ -116,6 +125,14 @@ const Fusion *fuse_graph(Program *p, Graph *g, bool merge);
 
 /** The buffer of a value, or NULL: it is recomputed by its readers. */
 const FuseBuffer *fuse_buffer(const Fusion *f, Val v);
+
+/** Ops whose operands and results lie in memory as wholes: groups of class OPAQUE (fuse_opaque.c).
+ */
+bool op_is_opaque(Op op);
+/** The result may lie where the first operand lay. */
+bool op_updates_first(Op op);
+/** Operand i is a constant that the lowering fills in itself: nobody stores it. */
+bool opaque_fills(const Graph *g, const Node *n, uint32_t i, double *value);
 
 /** Readable form of the grouping, for -E=ir:fuse and the tests. */
 void fuse_print(const Fusion *f, StrBuf *out);

@@ -108,11 +108,20 @@ void fuse_prepare_dot(Fuser *f, uint32_t id);
 /** The kernel of a dot, with the sums and additions that ride along. */
 Kern *fuse_contract(Fuser *f, uint32_t id);
 
+/** Stores the operands of an opaque op, and its kernel (fuse_opaque.c). */
+void fuse_prepare_opaque(Fuser *f, uint32_t id);
+Kern *fuse_opaque(Fuser *f, uint32_t id);
+
 /** The kernel of one stored node. */
 Kern *fuse_kern(Fuser *f, uint32_t id);
 /** Recomputes body, reads and phases from the roots; false if a root is read at another index. */
 bool fuse_cone(Fuser *f, Kern *k);
 void fuse_merge(Fuser *f);
+/** A map of no axes; the map of a root's result. */
+AxisMap fuse_no_axes(bool exact);
+AxisMap fuse_root_map(const Fuser *f, const Kern *k, const FuseRoot *r);
+/** Bytes that m, made of a and b, would move. */
+double fuse_merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const Kern *b);
 /** Bytes that a kernel reads and writes. */
 double fuse_traffic(const Fuser *f, const Kern *k, double *reads);
 bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot *r,

@@ -9,302 +9,7 @@
 
 #include <string.h>
 
-enum { MAX_READS = 16, MAX_BODY = 160, RESIDENT = 16384, LONG_ROWS = 512 };
-
-/* --- access maps ------------------------------------------------------------------------------ */
-
-static AxisMap no_axes(bool exact)
-{
-    AxisMap m = {.exact = exact};
-    memset(m.axis_of, -1, sizeof m.axis_of);
-    return m;
-}
-
-static bool same_map(const AxisMap *a, const AxisMap *b)
-{
-    return a->exact == b->exact &&
-           (!a->exact || !memcmp(a->axis_of, b->axis_of, sizeof a->axis_of));
-}
-
-/* The result's axes are regrouped into the operand's, in row-major order. */
-static AxisMap through_reshape(const Fuser *f, const Kern *k, const AxisMap *m, const TypeInfo *r,
-                               const TypeInfo *x)
-{
-    int8_t order[FUSE_AXES];
-    uint32_t n = 0, at = 0;
-    for (uint32_t axis = 0; axis < r->rank; axis++) {
-        Dim product = dim_const(f->t, 1);
-        for (uint32_t d = 0; d < k->rank; d++)
-            if (m->axis_of[d] == (int8_t)axis) {
-                order[n++] = (int8_t)d;
-                product = dim_mul(f->t, product, k->domain[d]);
-            }
-        if (!dim_same(product, r->shape[axis]))
-            return no_axes(false);
-    }
-    AxisMap out = no_axes(true);
-    for (uint32_t axis = 0; axis < x->rank; axis++) {
-        Dim product = dim_const(f->t, 1);
-        int last = -1;
-        while (!dim_same(product, x->shape[axis])) {
-            if (at == n || order[at] < last)
-                return no_axes(false);
-            last = order[at];
-            product = dim_mul(f->t, product, k->domain[order[at]]);
-            out.axis_of[order[at++]] = (int8_t)axis;
-        }
-    }
-    for (; at < n; at++)
-        if (!dim_is_one(f->t, k->domain[order[at]]))
-            return no_axes(false);
-    return out;
-}
-
-/* The map of operand i, given that of the result. */
-static AxisMap operand_map(const Fuser *f, const Kern *k, const Node *n, uint32_t i,
-                           const AxisMap *m)
-{
-    AxisMap out = no_axes(true);
-    TypeInfo r = *type_info(f->p, n->types[0]), x = *val_info(f->p, f->g, n->in[i]);
-    if (x.rank == 0)
-        return out;
-    if (!m->exact)
-        return no_axes(false);
-    switch (n->op) {
-    case OP_transpose: {
-        Attr perm = node_attr(n, ATTR_perm);
-        for (uint32_t d = 0; d < k->rank; d++)
-            if (m->axis_of[d] >= 0)
-                out.axis_of[d] = (int8_t)perm.at[m->axis_of[d]];
-        return out;
-    }
-    case OP_broadcast: {
-        Attr dims = node_attr(n, ATTR_dims);
-        for (uint32_t d = 0; d < k->rank; d++)
-            for (uint32_t j = 0; j < dims.n; j++)
-                if (m->axis_of[d] == dims.at[j] && dim_same(x.shape[j], r.shape[dims.at[j]]))
-                    out.axis_of[d] = (int8_t)j;
-        return out;
-    }
-    case OP_reshape:
-        return through_reshape(f, k, m, &r, &x);
-    case OP_slice:
-    case OP_pad:
-    case OP_concat:
-    case OP_cumulate:
-        return no_axes(false);
-    case OP_gather: {
-        int64_t axis = node_int(n, ATTR_axis), batch = node_int(n, ATTR_batch);
-        if (i == 0)
-            return no_axes(false);
-        for (uint32_t d = 0; d < k->rank; d++) {
-            int8_t at = m->axis_of[d];
-            if (at >= 0 && at < batch)
-                out.axis_of[d] = at;
-            else if (at >= axis && at < axis + (int64_t)x.rank - batch)
-                out.axis_of[d] = (int8_t)(at - axis + batch);
-        }
-        return out;
-    }
-    default:
-        return *m;
-    }
-}
-
-/* The map of a root's result: a reduce loses its axes. */
-static AxisMap root_map(const Fuser *f, const Kern *k, const FuseRoot *r)
-{
-    AxisMap m = no_axes(true);
-    const Node *n = graph_node(f->g, r->val);
-    int8_t to[MAX_RANK];
-    memcpy(m.axis_of, r->axis_of, sizeof m.axis_of);
-    if (n->op != OP_reduce)
-        return m;
-    Attr axes = node_attr(n, ATTR_axes);
-    uint32_t rank = val_info(f->p, f->g, n->in[0])->rank;
-    int8_t at = 0;
-    for (uint32_t i = 0; i < rank; i++) {
-        bool gone = false;
-        for (uint32_t j = 0; j < axes.n; j++)
-            gone |= axes.at[j] == (int64_t)i;
-        to[i] = gone ? -1 : at;
-        at = (int8_t)(at + !gone);
-    }
-    for (uint32_t d = 0; d < k->rank; d++)
-        m.axis_of[d] = m.axis_of[d] < 0 ? -1 : to[m.axis_of[d]];
-    return m;
-}
-
-/* --- cones ------------------------------------------------------------------------------------ */
-
-typedef struct {
-    Fuser *f;
-    Kern *k;
-    VEC(uint32_t) again; /* nodes met under a second map */
-    VEC(AxisMap) again_map;
-    int phase;
-    bool bad;
-} Walk;
-
-static void add_read(Walk *w, Val v, const AxisMap *m, double elements)
-{
-    Fuser *f = w->f;
-    double all = val_bytes(f->p, f->g, v);
-    double bytes = elements * dtype_size(val_info(f->p, f->g, v)->dtype);
-    bytes = bytes < all ? bytes : all;
-    for (uint32_t i = 0; i < w->k->reads.n; i++) {
-        Read *r = &w->k->reads.at[i];
-        if (!val_eq(r->v, v))
-            continue;
-        if (m->exact && same_map(&r->map, m))
-            return;
-        r->bytes = r->bytes + bytes < all ? r->bytes + bytes : all;
-        if (!same_map(&r->map, m))
-            r->map.exact = false;
-        return;
-    }
-    vec_push(f->a, &w->k->reads, ((Read){v, bytes, *m}));
-}
-
-/* True the first time that a node is met under this map. */
-static bool first_time(Walk *w, uint32_t id, const AxisMap *m, bool *new_node)
-{
-    Fuser *f = w->f;
-    *new_node = f->seen[id] != f->stamp;
-    if (*new_node) {
-        f->seen[id] = f->stamp;
-        f->seen_map[id] = *m;
-        return true;
-    }
-    if (same_map(&f->seen_map[id], m))
-        return false;
-    for (uint32_t i = 0; i < w->again.n; i++)
-        if (w->again.at[i] == id && same_map(&w->again_map.at[i], m))
-            return false;
-    vec_push(f->a, &w->again, id);
-    vec_push(f->a, &w->again_map, *m);
-    return true;
-}
-
-static FuseRoot *find_root(Kern *k, uint32_t node)
-{
-    for (uint32_t i = 0; i < k->roots.n; i++)
-        if (k->roots.at[i].val.node == node)
-            return &k->roots.at[i];
-    return NULL;
-}
-
-static void walk_operands(Walk *w, const Node *n, const AxisMap *m, double elements);
-
-static void walk(Walk *w, Val v, AxisMap m, double elements)
-{
-    Fuser *f = w->f;
-    const Node *n = graph_node(f->g, v);
-    bool new_node;
-    if (f->kind[v.node] != NODE_CONE) {
-        FuseRoot *r = find_root(w->k, v.node);
-        if (!r) {
-            add_read(w, v, &m, elements);
-            return;
-        }
-        AxisMap want = root_map(f, w->k, r);
-        w->bad |= !same_map(&want, &m);
-        int phase = r->phase + (n->op == OP_reduce);
-        w->phase = phase > w->phase ? phase : w->phase;
-        return;
-    }
-    if (!first_time(w, v.node, &m, &new_node))
-        return;
-    if (new_node)
-        vec_push(f->a, &w->k->body, v.node);
-    if (n->op == OP_slice || n->op == OP_gather) {
-        double count = val_count(f->p, f->g, v);
-        elements = count < elements ? count : elements;
-    }
-    walk_operands(w, n, &m, elements);
-}
-
-static void walk_operands(Walk *w, const Node *n, const AxisMap *m, double elements)
-{
-    for (uint32_t i = 0; i < n->nin; i++)
-        walk(w, n->in[i], operand_map(w->f, w->k, n, i, m), elements);
-}
-
-bool fuse_cone(Fuser *f, Kern *k)
-{
-    Walk w = {.f = f, .k = k};
-    f->stamp++;
-    k->body.n = k->reads.n = 0;
-    for (uint32_t i = 0; i < k->roots.n; i++) {
-        FuseRoot *r = &k->roots.at[i];
-        const Node *n = graph_node(f->g, r->val);
-        AxisMap m = no_axes(true);
-        memcpy(m.axis_of, r->axis_of, sizeof m.axis_of);
-        double elements =
-            n->op == OP_slice || n->op == OP_gather ? val_count(f->p, f->g, r->val) : 1e300;
-        /* a second walk from another root must see nodes again for its phase */
-        w.phase = 0;
-        vec_push(f->a, &k->body, r->val.node);
-        f->stamp++;
-        w.again.n = w.again_map.n = 0;
-        if (n->op == OP_reduce)
-            walk(&w, n->in[0], m, elements);
-        else
-            walk_operands(&w, n, &m, elements);
-        r->phase = w.phase;
-    }
-    return !w.bad;
-}
-
-/* --- traffic ---------------------------------------------------------------------------------- */
-
-static bool reads(const Kern *k, Val v)
-{
-    for (uint32_t i = 0; k && i < k->reads.n; i++)
-        if (val_eq(k->reads.at[i].v, v))
-            return true;
-    return false;
-}
-
-/* Result `result` of root r of k must be in memory: somebody but k and `with` reads it. */
-bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot *r,
-                 uint32_t result)
-{
-    Val v = {r->val.node, result};
-    uint32_t vid = fuse_vid(f, v);
-    if (f->keep[vid])
-        return true;
-    uint32_t others = f->readers[vid];
-    others -= (uint32_t)reads(k, v) + (uint32_t)(with != k && reads(with, v));
-    return others > 0;
-}
-
-double fuse_traffic(const Fuser *f, const Kern *k, double *read_bytes)
-{
-    double in = 0, out = 0;
-    for (uint32_t i = 0; i < k->reads.n; i++)
-        in += k->reads.at[i].bytes;
-    for (uint32_t i = 0; i < k->roots.n; i++)
-        for (uint32_t j = 0; j < graph_node(f->g, k->roots.at[i].val)->nout; j++)
-            if (k->class == CLASS_CONTRACT ? k->roots.at[i].stored >> j & 1
-                                           : fuse_stored(f, k, k, &k->roots.at[i], j))
-                out += val_bytes(f->p, f->g, (Val){k->roots.at[i].val.node, j});
-    if (read_bytes)
-        *read_bytes = in;
-    return in + out;
-}
-
-static double merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const Kern *b)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < m->reads.n; i++)
-        sum += m->reads.at[i].bytes;
-    for (uint32_t i = 0; i < m->roots.n; i++)
-        for (uint32_t j = 0; j < graph_node(f->g, m->roots.at[i].val)->nout; j++)
-            if (fuse_stored(f, a, b, &m->roots.at[i], j))
-                sum += val_bytes(f->p, f->g, (Val){m->roots.at[i].val.node, j});
-    return sum;
-}
+enum { MAX_READS = 16, MAX_BODY = 160, LONG_ROWS = 512 };
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -411,29 +116,74 @@ static uint32_t axes_mask(uint32_t rank)
     return (1u << rank) - 1;
 }
 
-/* The class of the merged kernel; false if the two cannot be one. `covered`: axes of base that
- * `other` has; `reduced`: other's reduced axes in base's numbering. */
-static bool merged_class(const Kern *base, const Kern *other, uint32_t covered, uint32_t reduced,
-                         KClass *class)
+/* How two kernels become one. */
+typedef struct {
+    KClass class;
+    uint32_t reduced;
+    bool base_side, other_side; /* their sums become side sums */
+} Union;
+
+/* Axes of base that are more than one index. */
+static uint32_t wide_axes(const Fuser *f, const Kern *base)
+{
+    uint32_t wide = 0;
+    for (uint32_t d = 0; d < base->rank; d++)
+        if (!dim_is_one(f->t, base->domain[d]))
+            wide |= 1u << d;
+    return wide;
+}
+
+static bool has_side(const Kern *k)
+{
+    for (uint32_t i = 0; i < k->roots.n; i++)
+        if (k->roots.at[i].side)
+            return true;
+    return false;
+}
+
+/* Sums over all axes but the innermost one beside rows (or a map) along that one. */
+static bool side_union(const Fuser *f, const Kern *base, uint32_t other, uint32_t sums,
+                       bool base_sums, Union *u)
+{
+    const uint32_t wide = wide_axes(f, base), row = wide & ~sums;
+    int64_t n;
+    if (!(sums & wide) || !row || row & (row - 1) || row < (sums & wide) ||
+        (other && (other & wide) != row))
+        return false;
+    uint32_t inner = 0;
+    while (!(row >> inner & 1))
+        inner++;
+    if (!dim_is_const(f->t, base->domain[inner], &n) || n > FUSE_ROW)
+        return false;
+    *u = (Union){CLASS_ROW, row, base_sums, !base_sums};
+    return true;
+}
+
+/* False if the two cannot be one. `covered`: axes of base that `other` has; `reduced`: other's
+ * reduced axes in base's numbering. */
+static bool merged_class(const Fuser *f, const Kern *base, const Kern *other, uint32_t covered,
+                         uint32_t reduced, Union *u)
 {
     bool full = covered == axes_mask(base->rank);
     KClass a = base->class, b = other->class;
+    *u = (Union){.class = a, .reduced = base->reduced | reduced};
     if (a == CLASS_SCALAR && b == CLASS_SCALAR)
-        *class = CLASS_SCALAR;
-    else if (a == CLASS_MAP && b == CLASS_MAP && full)
-        *class = CLASS_MAP;
-    else if (a == CLASS_ROW && b == CLASS_MAP &&
-             (full || covered == (axes_mask(base->rank) & ~base->reduced)))
-        *class = CLASS_ROW;
-    else if (a == CLASS_MAP && b == CLASS_ROW && full)
-        *class = CLASS_ROW;
-    else if (a == CLASS_ROW && b == CLASS_ROW && full && reduced == base->reduced)
-        *class = CLASS_ROW;
-    else if (a == CLASS_REDUCE && b == CLASS_REDUCE && full && reduced == base->reduced)
-        *class = CLASS_REDUCE;
-    else
-        return false;
-    return true;
+        return true;
+    if (a == CLASS_MAP && b == CLASS_MAP)
+        return full;
+    if (a == CLASS_ROW && b == CLASS_MAP)
+        return full || covered == (axes_mask(base->rank) & ~base->reduced);
+    u->class = CLASS_ROW;
+    if (a == CLASS_MAP && b == CLASS_ROW)
+        return full;
+    if (a == CLASS_ROW && b == CLASS_ROW)
+        return full && reduced == base->reduced;
+    if (full && b == CLASS_REDUCE && (a == CLASS_ROW || a == CLASS_MAP))
+        return side_union(f, base, base->reduced, reduced, false, u);
+    if (full && a == CLASS_REDUCE && (b == CLASS_ROW || b == CLASS_MAP))
+        return side_union(f, base, reduced, base->reduced, true, u);
+    u->class = CLASS_REDUCE;
+    return a == CLASS_REDUCE && b == CLASS_REDUCE && full && reduced == base->reduced;
 }
 
 static void add_root(Fuser *f, Kern *m, FuseRoot r)
@@ -448,10 +198,33 @@ static void add_root(Fuser *f, Kern *m, FuseRoot r)
     }
 }
 
+/* Side sums, of one number each, fit the registers beside one value that is kept. */
+static bool sides_fit(const Fuser *f, const Kern *m)
+{
+    double rows = 1, row = 1;
+    uint32_t sides = 0;
+    for (uint32_t d = 0; d < m->rank; d++)
+        if (m->reduced >> d & 1)
+            row *= dim_hint(f->t, m->domain[d]);
+        else
+            rows *= dim_hint(f->t, m->domain[d]);
+    for (uint32_t i = 0; i < m->roots.n; i++) {
+        const Node *n = graph_node(f->g, m->roots.at[i].val);
+        if (!m->roots.at[i].side)
+            continue;
+        sides++;
+        if (reducer_info((Reducer)node_int(n, ATTR_kind))->nfields != 1)
+            return false;
+    }
+    return rows >= 2 * FUSE_SIDE_ROWS && (sides + 1) * row <= FUSE_REGISTERS * 1024;
+}
+
 /* Rows of more than one pass must be short enough to stay resident, or many. */
 static bool rows_fit(const Fuser *f, const Kern *m)
 {
     int last = 0;
+    if (has_side(m))
+        return sides_fit(f, m);
     for (uint32_t i = 0; i < m->roots.n; i++) {
         const FuseRoot *r = &m->roots.at[i];
         bool row_wide = false;
@@ -470,14 +243,14 @@ static bool rows_fit(const Fuser *f, const Kern *m)
         else
             rows *= dim_hint(f->t, m->domain[d]);
     int64_t n;
-    return (dim_is_const(f->t, length, &n) && n <= RESIDENT) || rows >= LONG_ROWS;
+    return (dim_is_const(f->t, length, &n) && n <= FUSE_ROW) || rows >= LONG_ROWS;
 }
 
 static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
                       uint32_t rank)
 {
     int8_t to[FUSE_AXES];
-    KClass class;
+    Union u;
     uint32_t covered = 0, reduced = 0;
     if (!mb->exact || !mo->exact || base->rank < other->rank ||
         !pair_axes(base, other, mb, mo, rank, to))
@@ -487,19 +260,23 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
         if (other->reduced >> e & 1)
             reduced |= 1u << to[e];
     }
-    if (!merged_class(base, other, covered, reduced, &class))
+    if (!merged_class(f, base, other, covered, reduced, &u))
         return NULL;
     Kern *m = arena_new(f->a, Kern);
-    m->class = class;
+    m->class = u.class;
     m->rank = base->rank;
-    m->reduced = base->reduced | reduced;
+    m->reduced = u.reduced;
     m->after = -1;
     memcpy(m->domain, base->domain, sizeof m->domain);
-    for (uint32_t i = 0; i < base->roots.n; i++)
-        add_root(f, m, base->roots.at[i]);
+    for (uint32_t i = 0; i < base->roots.n; i++) {
+        FuseRoot r = base->roots.at[i];
+        r.side |= u.base_side;
+        add_root(f, m, r);
+    }
     for (uint32_t i = 0; i < other->roots.n; i++) {
         FuseRoot r = other->roots.at[i], old = r;
         memset(r.axis_of, -1, sizeof r.axis_of);
+        r.side |= u.other_side;
         for (uint32_t e = 0; e < other->rank; e++)
             r.axis_of[to[e]] = old.axis_of[e];
         /* several domain axes of one axis keep their order */
@@ -511,7 +288,7 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
     }
     if (!fuse_cone(f, m) || m->reads.n > MAX_READS || m->body.n > MAX_BODY)
         return NULL;
-    return class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
+    return m->class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -526,7 +303,8 @@ static const Read *find_read(const Kern *k, uint32_t node)
 
 static bool mergeable(const Kern *k)
 {
-    return !k->dead && !k->effect && k->class != CLASS_CONTRACT && k->class != CLASS_COPY;
+    return !k->dead && !k->effect && k->class != CLASS_CONTRACT && k->class != CLASS_COPY &&
+           k->class != CLASS_OPAQUE;
 }
 
 /* m reads a concat whose pieces it would write itself, at other indices. */
@@ -550,7 +328,7 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
         if (!r)
             continue;
         vertical = true;
-        AxisMap ma = root_map(f, a, &a->roots.at[i]);
+        AxisMap ma = fuse_root_map(f, a, &a->roots.at[i]);
         uint32_t rank = val_info(f->p, f->g, r->v)->rank;
         m = a->rank >= b->rank ? try_pair(f, a, b, &ma, &r->map, rank)
                                : try_pair(f, b, a, &r->map, &ma, rank);
@@ -564,14 +342,14 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
                                : try_pair(f, b, a, &y->map, &x->map, rank);
         if (!m && !x->map.exact && !y->map.exact && a->rank == b->rank) {
             /* both read pieces of it: pair the domains in order */
-            AxisMap none = no_axes(true);
+            AxisMap none = fuse_no_axes(true);
             m = try_pair(f, a, b, &none, &none, 0);
         }
     }
     if (!m || reads_written(f, m, a, b))
         return NULL;
     double ta = fuse_traffic(f, a, NULL), tb = fuse_traffic(f, b, NULL);
-    *gain = ta + tb - merged_traffic(f, m, a, b);
+    *gain = ta + tb - fuse_merged_traffic(f, m, a, b);
     double least = ta < tb ? ta : tb;
     if (*gain <= 0 || (!vertical && *gain < 0.15 * least))
         return NULL;
@@ -715,7 +493,7 @@ static bool merge_scalar_pair(Fuser *f, const Numbers *scalars)
             Kern *a = f->ks.at[scalars->at[i]], *b = f->ks.at[scalars->at[j]];
             if (a->dead || b->dead || fuse_reaches(f, a, b) || fuse_reaches(f, b, a))
                 continue;
-            AxisMap none = no_axes(true);
+            AxisMap none = fuse_no_axes(true);
             Kern *m = try_pair(f, a, b, &none, &none, 0);
             if (!m)
                 continue;

@@ -117,6 +117,7 @@ static void group_words(Writer *w)
         const FuseRoot *r = &g->roots.at[i];
         word(w, r->stored);
         word(w, r->phase);
+        word(w, r->side);
         for (uint32_t d = 0; d < g->rank; d++)
             word(w, r->axis_of[d]);
         if (g->class != CLASS_CONTRACT)
@@ -160,7 +161,8 @@ static const char *class_name(KClass c)
 {
     static const char *const names[] = {
         [CLASS_MAP] = "map",           [CLASS_ROW] = "row",       [CLASS_REDUCE] = "reduce",
-        [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy"};
+        [CLASS_CONTRACT] = "contract", [CLASS_SCALAR] = "scalar", [CLASS_COPY] = "copy",
+        [CLASS_OPAQUE] = "opaque"};
     return names[c];
 }
 
@@ -224,6 +226,12 @@ static void print_group(const Fusion *f, uint32_t i, StrBuf *out)
         }
     print_list(f, " reads ", g->inputs.at, g->inputs.n, out);
     print_list(f, " writes ", g->outputs.at, g->outputs.n, out);
+    sep = " beside ";
+    for (uint32_t k = 0; k < g->roots.n; k++)
+        if (g->roots.at[k].side) {
+            print_list(f, sep, &g->roots.at[k].val, 1, out);
+            sep = ", ";
+        }
     if (g->same_as != i)
         sb_printf(out, " like group %u", g->same_as);
     sb_putc(out, '\n');

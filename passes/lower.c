@@ -285,6 +285,16 @@ static bool writes(const Lower *l, uint32_t group, const FuseBuffer *fb)
     return false;
 }
 
+/* An opaque op that changes just this memory: no operand but the first lies there. */
+static bool is_updated(const Lower *l, const FuseGroup *grp, Entry e)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < grp->inputs.n; i++)
+        n += is_in(l, e, grp->inputs.at[i]);
+    return n == 1 && is_in(l, e, grp->inputs.at[0]) &&
+           op_updates_first(graph_node(l->g, grp->roots.at[0].val)->op);
+}
+
 /* Nobody reads what was there after the new value is written; within one kernel, kbuild_in_place
  * knows. What leaves the program as it entered is copied before anything is written. */
 static bool may_update(const Lower *l, const FuseBuffer *fb, Entry e)
@@ -293,7 +303,9 @@ static bool may_update(const Lower *l, const FuseBuffer *fb, Entry e)
     for (uint32_t i = 0; i < l->f->groups.n; i++) {
         const FuseGroup *grp = &l->f->groups.at[i];
         bool w = writes(l, i, fb), r = reads(l, grp, e);
-        if (r && (written || (w && (grp->class == CLASS_CONTRACT || fb->is_concat))))
+        const bool apart = grp->class == CLASS_CONTRACT || fb->is_concat ||
+                           (grp->class == CLASS_OPAQUE && !is_updated(l, grp, e));
+        if (r && (written || (w && apart)))
             return false;
         written |= w;
     }
@@ -497,6 +509,9 @@ static void lower_group(Lower *l, uint32_t number)
         break;
     case CLASS_COPY:
         lower_copy(l, grp);
+        break;
+    case CLASS_OPAQUE:
+        lower_opaque(l, grp);
         break;
     }
 }

@@ -1,0 +1,77 @@
+/* fuse_opaque.c: ops that stand for themselves: their operands lie in memory as wholes, and so do
+ * their results; functions of runtime/kernels do the work (lower_opaque.c).
+ *
+ *   %y = sort add(%a, %b) {axis=1}          the sum is stored; group opaque: %y, %y#1
+ *
+ * A reshape of an operand costs nothing: the elements lie in the same order.
+ * SPDX-License-Identifier: MIT */
+#include "passes/fuse_internal.h"
+
+#include <string.h>
+
+bool op_is_opaque(Op op)
+{
+    return op == OP_cumulate;
+}
+
+bool op_updates_first(Op op)
+{
+    (void)op;
+    return false;
+}
+
+/* Where the elements of an operand lie, in their order. */
+static Val source(const Fuser *f, Val v)
+{
+    while (f->kind[v.node] == NODE_CONE && graph_node(f->g, v)->op == OP_reshape)
+        v = graph_node(f->g, v)->in[0];
+    return v;
+}
+
+bool opaque_fills(const Graph *g, const Node *n, uint32_t i, double *value)
+{
+    (void)g;
+    (void)n;
+    (void)i;
+    (void)value;
+    return false;
+}
+
+void fuse_prepare_opaque(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    if (f->kind[id] == NODE_CONE)
+        f->kind[id] = NODE_REAL;
+    for (uint32_t i = 0; i < n->nin; i++) {
+        Val v = source(f, n->in[i]);
+        double value;
+        if (opaque_fills(f->g, n, i, &value))
+            continue;
+        if (f->kind[v.node] == NODE_CONE)
+            f->kind[v.node] = NODE_REAL;
+        f->keep[fuse_vid(f, v)] = true;
+    }
+}
+
+Kern *fuse_opaque(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    Kern *k = arena_new(f->a, Kern);
+    FuseRoot r = {.val = {id, 0}};
+    memset(r.axis_of, -1, sizeof r.axis_of);
+    k->class = CLASS_OPAQUE;
+    k->after = -1;
+    vec_push(f->a, &k->roots, r);
+    vec_push(f->a, &k->body, id);
+    for (uint32_t i = 0; i < n->nin; i++) {
+        Val v = source(f, n->in[i]);
+        double value;
+        bool again = opaque_fills(f->g, n, i, &value);
+        for (uint32_t j = 0; j < k->reads.n; j++)
+            again |= val_eq(k->reads.at[j].v, v);
+        if (!again)
+            vec_push(f->a, &k->reads, ((Read){.v = v, .bytes = val_bytes(f->p, f->g, v)}));
+    }
+    f->owner[id] = (int32_t)f->ks.n;
+    return k;
+}
