@@ -441,6 +441,9 @@ static void find_result(const Find *f, const TypeInfo *t, const Written **out)
         break;
     case OP_slice:
     case OP_pad:
+    case OP_window:
+    case OP_fold:
+    case OP_conv:
         find_same(f, t, out);
         break;
     case OP_concat:

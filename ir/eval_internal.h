@@ -15,6 +15,10 @@ typedef struct {
 } EvalNode;
 
 void eval_structural(EvalNode *q);
+/** window, fold, unwindow, conv (eval_window.c). */
+void eval_windows(EvalNode *q);
+/** scatter, sort, and cumulate with an index (eval_index.c). */
+void eval_chosen(EvalNode *q);
 void eval_random(EvalNode *q);
 /** The index of element k along each axis. */
 void eval_unravel(const EvalTensor *x, int64_t k, int64_t *index);

@@ -312,6 +312,10 @@ static void eval_cumulate(EvalNode *q)
         eval_linear(q, axis, reverse, exclusive);
         return;
     }
+    if (q->n->nout == 2) {
+        eval_chosen(q);
+        return;
+    }
     for (int64_t k = 0; k < x->n; k++) {
         int64_t index[MAX_RANK];
         eval_unravel(x, k, index);
@@ -445,6 +449,16 @@ void eval_structural(EvalNode *q)
         return;
     case OP_gather:
         eval_gather(q);
+        return;
+    case OP_scatter:
+    case OP_sort:
+        eval_chosen(q);
+        return;
+    case OP_window:
+    case OP_fold:
+    case OP_unwindow:
+    case OP_conv:
+        eval_windows(q);
         return;
     default:
         die("op %s has no evaluation", op_name(q->n->op));

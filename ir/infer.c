@@ -3,24 +3,10 @@
  * the element counts are not known to differ (the entry checks see to the rest).
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
+#include "ir/infer_internal.h"
 #include "ir/scalar.h"
-#include "ir/tensor_internal.h"
 
 #include <string.h>
-
-typedef struct {
-    Builder *b;
-    Program *p;
-    DimTable *dims;
-    Op op;
-    const Val *in;
-    uint32_t nin;
-    const Attr *attrs;
-    TypeInfo x[4]; /* types of the first operands (copies: the table may move) */
-    Ty *types;
-    uint32_t n;
-    Place place;
-} Infer;
 
 static const char *text(Infer *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static const char *text(Infer *q, const char *fmt, ...)
@@ -68,6 +54,20 @@ static const char *result(Infer *q, DType t, const Dim *shape, uint32_t rank)
 static bool same_size(Infer *q, Dim a, Dim b)
 {
     return dim_same(a, b) || dim_equal(q->dims, a, b) == YES;
+}
+
+const char *infer_say(Infer *q, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const char *s = arena_vprintf(q->p->cx->scratch, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+const char *infer_result(Infer *q, DType t, const Dim *shape, uint32_t rank)
+{
+    return result(q, t, shape, rank);
 }
 
 static const char *bad_axes(Infer *q, Attr a, uint32_t rank, bool increasing)
@@ -436,10 +436,16 @@ static const char *infer_cumulate(Infer *q)
                 (i != axis && !same_size(q, x->shape[i], q->x[2].shape[k])))
                 return "the operands of a linear recurrence do not fit";
         }
-    } else if (kind != RED_add && kind != RED_mul && kind != RED_max && kind != RED_min) {
+    } else if (kind != RED_add && kind != RED_mul && kind != RED_max && kind != RED_min &&
+               kind != RED_argmax && kind != RED_argmin) {
         return "there is no such prefix reduction";
     }
-    return result(q, x->dtype, x->shape, x->rank);
+    const bool index = q->nin == 1 && (kind == RED_argmax || kind == RED_argmin);
+    if (index && mode & 2)
+        return "an index of nothing";
+    const TypeInfo t = *x;
+    const char *error = result(q, t.dtype, t.shape, t.rank);
+    return error || !index ? error : result(q, DT_i32, t.shape, t.rank);
 }
 
 static bool listed(Attr a, uint32_t axis)
@@ -602,6 +608,13 @@ static const char *infer_op(Infer *q)
         return infer_pad(q);
     case OP_concat:
         return infer_concat(q);
+    case OP_window:
+        return infer_window(q);
+    case OP_fold:
+    case OP_unwindow:
+        return infer_fold(q);
+    case OP_conv:
+        return infer_conv(q);
     case OP_reduce:
         return infer_reduce(q);
     case OP_cumulate:
@@ -610,6 +623,10 @@ static const char *infer_op(Infer *q)
         return infer_dot(q);
     case OP_gather:
         return infer_gather(q);
+    case OP_scatter:
+        return infer_scatter(q);
+    case OP_sort:
+        return infer_sort(q);
     case OP_call:
         return infer_call(q);
     case OP_transfer:

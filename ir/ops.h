@@ -45,7 +45,7 @@ typedef enum {
 } Domain;
 typedef enum { RES_SAME, RES_BOOL } ResultKind; /* SAME: dtype of the last operand */
 
-enum { MAX_ATTRS = 6 };
+enum { MAX_ATTRS = 8 };
 
 typedef struct {
     const char *name, *doc;

@@ -317,6 +317,35 @@ Val build_dot(Builder *b, Val x, Val y, const int64_t *batch_x, const int64_t *b
  * mode: GATHER_CHECK (device check, out of range reads nothing), GATHER_CLAMP, GATHER_FILL (0). */
 Val build_gather(Builder *b, Val x, Val idx, uint32_t axis, uint32_t batch, int mode);
 enum { GATHER_CHECK, GATHER_CLAMP, GATHER_FILL };
+/** init with upd, of the shape that gather would give, put (RED_none: of several the last one
+ * stays), added, or joined by RED_max, RED_min at out[b.., idx[b.., i..], r..]. unique: no index
+ * comes twice. */
+Val build_scatter(Builder *b, Val init, Val idx, Val upd, uint32_t axis, uint32_t batch,
+                  Reducer kind, int mode, bool unique);
+/** The first k in (descending) order along an axis; result 1: their i32 indices. Stable. */
+Val build_sort(Builder *b, Val x, uint32_t axis, bool descending, Dim k);
+enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2 };
+/** Prefix reductions along an axis: RED_add, mul, max, min; argmax and argmin have a second result. */
+Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
+/** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). */
+Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode);
+/* Windows along some axes: element k of window o is x[o * stride + k * dilation - lo], of an x whose
+ * elements lie `spread` apart; 0 where there is none. `out` windows of `size` elements. lo may be
+ * negative. Words of one axis; ir/ops.def. */
+typedef struct {
+    Dim out, size, lo;
+    int64_t stride, dilation, spread;
+} Window;
+/** axes increasing; the result has x's axes (out for those), then a window axis for each. */
+Val build_window(Builder *b, Val x, const int64_t *axes, uint32_t n, const Window *w);
+/** The transpose of build_window: y's last n axes are the window axes; out is x's size. */
+Val build_fold(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w);
+/** x[N, groups*C, s..], w[groups*M, C, k..] -> [N, groups*M, out..]; size is not looked at. */
+Val build_conv(Builder *b, Val x, Val w, const Window *axes, int64_t groups);
+/** The view that fold sums up; made behind the derivatives only. */
+Val build_unwindow(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w);
+/** The windows of a node (window, fold, unwindow, conv); sizes of windows from its operand. */
+uint32_t node_windows(const Program *p, const Graph *g, const Node *n, Window *w);
 Val build_key(Builder *b, Val seed, Val calls, uint64_t site); /* u64[] */
 enum { RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL };
 /** i32 bits, or f32 in [0, 1), or f32 standard normal. */

@@ -233,6 +233,18 @@ static KExpr guarded(KBuild *b, Pred *p, Val v, const Dim *at, KExpr otherwise)
                                .pred = {p->terms.at, p->terms.n}});
 }
 
+/* q / every, of an axis of that size: where that is inside, and exact. */
+static Dim pred_place(KBuild *b, Pred *p, Dim q, Dim size, int64_t every)
+{
+    DimTable *t = b->l->t;
+    const Dim span = dim_mul(t, dim_sub(t, size, dim_const(t, 1)), dim_const(t, every));
+    pred_le(b, p, dim_const(t, 0), q);
+    pred_le(b, p, q, span);
+    if (every > 1 && dim_divisible(t, q, every) != YES)
+        vec_push(b->l->a, &p->terms, ((GuardTerm){.kind = G_DIVISIBLE, .a = q, .k = every}));
+    return dim_floordiv(t, q, dim_const(t, every));
+}
+
 static KExpr value_pad(KBuild *b, const Node *n, const TypeInfo *ty, const Dim *at)
 {
     DimTable *t = b->l->t;
@@ -251,6 +263,49 @@ static KExpr value_pad(KBuild *b, const Node *n, const TypeInfo *ty, const Dim *
         inner[i] = dim_floordiv(t, x, dim_const(t, every));
     }
     return guarded(b, &p, n->in[0], inner, kbuild_value(b, n->in[1], NULL));
+}
+
+/* y[.., o, .., k] is x[.., o * stride + k * dilation - lo, ..] of an x that is spread out. */
+static KExpr value_window(KBuild *b, const Node *n, const Dim *at)
+{
+    DimTable *t = b->l->t;
+    const TypeInfo x = *val_info(b->l->p, b->l->g, n->in[0]);
+    const Attr axes = node_attr(n, ATTR_axes);
+    Window w[MAX_RANK];
+    Dim inner[MAX_RANK];
+    Pred p = {0};
+    node_windows(b->l->p, b->l->g, n, w);
+    for (uint32_t i = 0; i < x.rank; i++)
+        inner[i] = at[i];
+    for (uint32_t i = 0; i < axes.n; i++) {
+        const Dim o = at[axes.at[i]], k = at[x.rank + i];
+        Dim q = dim_add(t, dim_mul(t, o, dim_const(t, w[i].stride)),
+                        dim_mul(t, k, dim_const(t, w[i].dilation)));
+        q = dim_sub(t, q, w[i].lo);
+        inner[axes.at[i]] = pred_place(b, &p, q, x.shape[axes.at[i]], w[i].spread);
+    }
+    return guarded(b, &p, n->in[0], inner, kbuild_const(b, x.dtype, 0));
+}
+
+/* z[.., i, .., k] is y[.., o, .., k] with o * stride + k * dilation - lo = i * spread. */
+static KExpr value_unwindow(KBuild *b, const Node *n, const Dim *at)
+{
+    DimTable *t = b->l->t;
+    const TypeInfo y = *val_info(b->l->p, b->l->g, n->in[0]);
+    const Attr axes = node_attr(n, ATTR_axes);
+    Window w[MAX_RANK];
+    Dim inner[MAX_RANK];
+    Pred p = {0};
+    node_windows(b->l->p, b->l->g, n, w);
+    for (uint32_t i = 0; i < y.rank; i++)
+        inner[i] = at[i];
+    for (uint32_t i = 0; i < axes.n; i++) {
+        const Dim k = at[y.rank - axes.n + i];
+        Dim q = dim_mul(t, at[axes.at[i]], dim_const(t, w[i].spread));
+        q = dim_add(t, q, dim_sub(t, w[i].lo, dim_mul(t, k, dim_const(t, w[i].dilation))));
+        inner[axes.at[i]] = pred_place(b, &p, q, y.shape[axes.at[i]], w[i].stride);
+    }
+    return guarded(b, &p, n->in[0], inner, kbuild_const(b, y.dtype, 0));
 }
 
 static KExpr concat_from(KBuild *b, const Node *n, uint32_t k, uint32_t axis, Dim start,
@@ -392,6 +447,10 @@ static KExpr value_made(KBuild *b, Val v, const Dim *at)
     case OP_concat:
         return concat_from(b, n, 0, (uint32_t)node_int(n, ATTR_axis), dim_const(b->l->t, 0), ty,
                            at);
+    case OP_window:
+        return value_window(b, n, at);
+    case OP_unwindow:
+        return value_unwindow(b, n, at);
     case OP_gather:
         return value_gather(b, n, ty, at);
     case OP_reduce:

@@ -166,6 +166,12 @@ VjpRule *vjp_rule(Op op)
         return vjp_dot;
     case OP_gather:
         return vjp_gather;
+    case OP_window:
+        return vjp_window;
+    case OP_fold:
+        return vjp_fold;
+    case OP_conv:
+        return vjp_conv;
     case OP_call:
         return vjp_call;
     case OP_transfer:
