@@ -10,6 +10,7 @@ typedef struct {
     int lanes, teams;
     bool cooperate;     /* teams of a block share a cell: there are loops over teams */
     bool cell_per_lane; /* grid lanes */
+    int cell_width;     /* grid lanes: neighbouring cells that a lane owns */
     bool in_lanes, in_teams;
     int lane_loops; /* loops over lanes in the kernel */
     int loops;      /* loops around this statement that run more than once */

@@ -1,16 +1,12 @@
-/* cuda_vector.c: lanes that own 2, 4 or 8 neighbours: vector loads, a loop over the neighbours,
- * vector stores. What does not lie next to each other is loaded and stored one by one.
+/* cuda_vector.c: lanes that own 2, 4, 8 or 16 neighbours: vector loads, a loop over the neighbours,
+ * vector stores. What does not lie next to each other is loaded and stored one by one. Where the
+ * loop's end is no multiple, the last vector is loaded and stored in part.
  * SPDX-License-Identifier: MIT */
 #include "codegen/cuda_internal.h"
 #include "ir/base/die.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-typedef struct {
-    KExpr load[64];
-    int n;
-} Loads;
 
 /* A multiple of `width` for certain, or by the guard of this version of the kernel. */
 static bool is_multiple(Cuda *c, Dim d, int width)
@@ -38,6 +34,40 @@ static bool is_multiple(Cuda *c, Dim d, int width)
     return true;
 }
 
+typedef struct {
+    KExpr load[64];
+    int n;
+} Loads;
+
+/* Names the number of elements from the lane's first one on, where that may be less than a whole
+ * vector; else NULL. */
+static const char *print_rest(Cuda *c, const KStmt *loop, int width)
+{
+    DimTable *d = cuda_dims(c);
+    KText *t = &c->t;
+    if (is_multiple(c, loop->hi, width))
+        return NULL;
+    const char *name = name_unique(&t->names, "rest");
+    const Dim rest = dim_sub(d, loop->hi, dim_of(d, loop->axis));
+    emit_line(&t->e, "const %s %s = %s;", ktext_is_wide(t, rest) ? "long long" : "int", name,
+              ktext_dim(t, rest).text);
+    return name;
+}
+
+/* Whether it has a loaded integer that is not known yet: another one for each neighbour. */
+static bool loads_behind(Cuda *c, Dim d)
+{
+    if (!dim_mentions_kind(cuda_dims(c), d, SYM_LOADED))
+        return false;
+    for (uint32_t i = 1; i <= dim_nsymbols(cuda_dims(c)); i++) {
+        const Symbol s = {i};
+        if (dim_symbol(cuda_dims(c), s)->kind == SYM_LOADED && !c->t.symbol[i] &&
+            dim_mentions(cuda_dims(c), d, s))
+            return true;
+    }
+    return false;
+}
+
 /* Whether neighbours along `axis` are neighbours in memory, from an aligned place on. */
 static bool is_vector(Cuda *c, uint32_t param, const Dim *at, Symbol axis, int width)
 {
@@ -46,6 +76,8 @@ static bool is_vector(Cuda *c, uint32_t param, const Dim *at, Symbol axis, int w
     DimSubst zero = {axis, dim_const(d, 0)};
     Dim rest = dim_substitute(d, offset, &zero, 1);
     int size = dtype_size(c->t.k->params.at[param].dtype);
+    if (loads_behind(c, rest))
+        return false;
     return size * width <= 16 && dim_same(dim_sub(d, offset, rest), dim_of(d, axis)) &&
            is_multiple(c, rest, width);
 }
@@ -86,7 +118,7 @@ static const char *address(Cuda *c, uint32_t param, const Dim *at)
     return arena_printf(t->a, "%s + %s", t->param[param], ktext_dim_at(t, offset, PREC_SUM));
 }
 
-static void print_loads(Cuda *c, const KStmt *loop, int width)
+static void print_loads(Cuda *c, const KStmt *loop, int width, const char *rest)
 {
     KText *t = &c->t;
     Loads loads = {.n = 0};
@@ -99,9 +131,13 @@ static void print_loads(Cuda *c, const KStmt *loop, int width)
         const char *name = name_unique(
             &t->names,
             arena_printf(t->a, "%s%d", cuda_name(c, t->k->params.at[x->param].name), width));
-        emit_line(&t->e, "const %s %s = load%d(%s);",
-                  vector_type(c, t->k->params.at[x->param].dtype, width), name, width,
-                  address(c, x->param, x->at));
+        const char *type = vector_type(c, t->k->params.at[x->param].dtype, width);
+        const char *from = address(c, x->param, x->at);
+        if (rest)
+            emit_line(&t->e, "const %s %s = %s >= %d ? load%d(%s) : load_part<%s>(%s, %s);", type,
+                      name, rest, width, width, from, type, from, rest);
+        else
+            emit_line(&t->e, "const %s %s = load%d(%s);", type, name, width, from);
         t->vector[loads.load[i].id] = (Text){arena_printf(t->a, "%s.v[k]", name), PREC_PRIMARY};
     }
 }
@@ -145,12 +181,55 @@ static void print_elements(Cuda *c, const KStmt *loop, const char **to)
     scope_end(t, scope);
 }
 
-void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registers)
+/* What is the same for all neighbours comes first: vectors may lie where it says. Returns how many
+ * statements that are. */
+static uint32_t print_uniform(Cuda *c, const KStmt *loop)
+{
+    uint32_t n = 0;
+    for (; n < loop->body.n; n++) {
+        const KStmt *s = &loop->body.at[n];
+        if (s->kind != KS_LET || kexpr_depends(&c->t, s->expr, loop->axis))
+            break;
+        KBlock one = {(KStmt *)(uintptr_t)s, 1, 1};
+        cuda_block(c, &one);
+    }
+    return n;
+}
+
+static void store_vectors(Cuda *c, const KStmt *loop, int width, const char **to, const char *rest)
+{
+    KText *t = &c->t;
+    for (uint32_t i = 0; i < loop->body.n; i++) {
+        if (!to[i])
+            continue;
+        const KStmt *s = &loop->body.at[i];
+        const char *where = address(c, s->param, s->at);
+        ktext_line(t, s);
+        if (!rest) {
+            emit_line(&t->e, "store%d(%s, %s);", width, where, to[i]);
+            continue;
+        }
+        emit_in(&t->e, "if (%s >= %d)", rest, width);
+        emit_line(&t->e, "store%d(%s, %s);", width, where, to[i]);
+        emit_out(&t->e);
+        emit_in(&t->e, "else");
+        emit_line(&t->e, "store_part(%s, %s, %s);", where, to[i], rest);
+        emit_out(&t->e);
+    }
+}
+
+void cuda_vector_body(Cuda *c, const KStmt *whole, int width, const char *registers)
 {
     KText *t = &c->t;
     DimTable *d = cuda_dims(c);
     Text keep = t->keep_index;
-    print_loads(c, loop, width);
+    KStmt rest_of = *whole;
+    const KStmt *loop = &rest_of;
+    const uint32_t first = print_uniform(c, whole);
+    rest_of.body.at += first;
+    rest_of.body.n -= first;
+    const char *rest = print_rest(c, loop, width);
+    print_loads(c, loop, width, rest);
     const char **to = declare_stores(c, loop, width);
     Symbol k = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "k"), dim_const(d, width));
     t->symbol[k.id] = "k";
@@ -160,19 +239,14 @@ void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registe
     t->keep_index =
         (Text){!strcmp(registers, "0") ? "k" : arena_printf(t->a, "%d * %s + k", width, registers),
                PREC_SUM};
+    emit_raw(&t->e, "#pragma unroll\n"); /* else vectors lie in local memory */
     emit_open(&t->e, "for (int k = 0; k < %d; k++) {", width);
     print_elements(c, loop, to);
     emit_close(&t->e, "");
     t->nsubst--;
     t->keep_index = keep;
     forget_loads(t);
-    for (uint32_t i = 0; i < loop->body.n; i++) {
-        if (!to[i])
-            continue;
-        ktext_line(t, &loop->body.at[i]);
-        emit_line(&t->e, "store%d(%s, %s);", width,
-                  address(c, loop->body.at[i].param, loop->body.at[i].at), to[i]);
-    }
+    store_vectors(c, loop, width, to, rest);
 }
 
 /* Loads are "const TYPE name = ", stores go through a variable "TYPE name;". */
@@ -225,10 +299,29 @@ static void put_vector(Arena *a, DType t, int width, const char *text, StrBuf *o
         sb_printf(out, "    *(%s *)p = x;\n}\n\n", type);
 }
 
+/* Vectors that reach behind the end. */
+static void put_parts(const char *text, StrBuf *out)
+{
+    if (strstr(text, "load_part<"))
+        sb_puts(out, "/* the first n elements; the others are 0 */\n"
+                     "template <class V, class T>\n"
+                     "static __device__ __forceinline__ V load_part(const T *p, long long n)\n{\n"
+                     "    V x = {};\n#pragma unroll\n"
+                     "    for (int k = 0; k < (int)(sizeof x / sizeof *p); k++)\n"
+                     "        if (k < n)\n            x.v[k] = p[k];\n    return x;\n}\n\n");
+    if (strstr(text, "store_part("))
+        sb_puts(out, "template <class V, class T>\n"
+                     "static __device__ __forceinline__ void store_part(T *p, const V &x, "
+                     "long long n)\n{\n#pragma unroll\n"
+                     "    for (int k = 0; k < (int)(sizeof x / sizeof *p); k++)\n"
+                     "        if (k < n)\n            p[k] = x.v[k];\n}\n\n");
+}
+
 void cuda_vectors(Arena *a, const char *text, StrBuf *out)
 {
     for (int d = DT_none + 1; d < DT_COUNT; d++)
         for (int width = 2; width <= 16; width *= 2)
             if (d != DT_f16 && d != DT_bool) /* the same words as bf16 and u8 */
                 put_vector(a, (DType)d, width, text, out);
+    put_parts(text, out);
 }

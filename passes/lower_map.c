@@ -5,11 +5,10 @@
  * }
  *
  * SPDX-License-Identifier: MIT */
-#include "passes/lower_internal.h"
+#include "passes/sched_cuda.h"
 
 enum {
-    CHUNK = 4096, /* elements of a cell where the domain is one long axis (CPU) */
-    BLOCK = 256   /* threads of a CUDA block */
+    CHUNK = 4096 /* elements of a cell where the domain is one long axis (CPU) */
 };
 
 LoopDomain kbuild_domain(KBuild *b, const FuseGroup *grp)
@@ -82,71 +81,6 @@ KBlock *kbuild_loops(KBuild *b, KBlock *block, const Symbol *axes, uint32_t n, F
 /* --- schedule
  * ----------------------------------------------------------------------------------------- */
 
-/* All terms but the axis itself are divisible by `by`, and the axis has stride 1 or is absent. */
-static bool access_vectors(KBuild *b, uint32_t param, const Dim *at, Symbol axis, int by)
-{
-    DimTable *t = b->l->t;
-    const KParam *q = &b->k->params.at[param];
-    Dim linear = b->operands.at[param].offset;
-    for (uint32_t i = 0; i < q->rank; i++)
-        linear = dim_add(t, linear, dim_mul(t, at[i], q->stride[i]));
-    if (dim_mentions_kind(t, linear, SYM_LOADED))
-        return false; /* it may be another one for each neighbour */
-    if (!dim_mentions(t, linear, axis))
-        return true;
-    Dim rest = dim_sub(t, linear, dim_of(t, axis));
-    return !dim_mentions(t, rest, axis) && dim_divisible(t, rest, by) == YES;
-}
-
-static bool can_vector(KBuild *b, const KBlock *stores, Symbol axis, int by)
-{
-    if (dim_divisible(b->l->t, dim_symbol(b->l->t, axis)->extent, by) != YES)
-        return false;
-    for (uint32_t i = 1; i < b->k->exprs.n; i++) {
-        const KExprInfo *x = &b->k->exprs.at[i];
-        if (x->kind == KE_SELECT)
-            return false; /* neighbours may differ in what they may load */
-        if (x->kind == KE_LOAD && !access_vectors(b, x->param, x->at, axis, by))
-            return false;
-    }
-    for (uint32_t i = 0; i < stores->n; i++) {
-        const KStmt *s = &stores->at[i];
-        if (s->kind == KS_STORE && !access_vectors(b, s->param, s->at, axis, by))
-            return false;
-    }
-    return true;
-}
-
-static void sched_cuda(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *stores)
-{
-    DimTable *t = b->l->t;
-    KBlock *body = &b->k->body;
-    b->k->lanes = BLOCK;
-    if (n == 0) {
-        b->k->lanes = 1;
-        *body = *stores;
-        return;
-    }
-    if (n == 1) {
-        KStmt *s = kbuild_for(b, body, axes[0], FOR_GRID);
-        s->grid_lanes = true;
-        s->body = *stores;
-        return;
-    }
-    int vec = can_vector(b, stores, axes[n - 1], 4) ? 4 : 1;
-    int64_t lo, hi;
-    dim_interval(t, dim_symbol(t, axes[n - 1])->extent, &lo, &hi);
-    int lanes = 32;
-    while (lanes < BLOCK && lanes * vec < hi)
-        lanes *= 2;
-    b->k->lanes = lanes;
-    b->k->teams = BLOCK / lanes;
-    body = kbuild_loops(b, body, axes, n - 1, FOR_GRID, FOR_GRID);
-    KStmt *s = kbuild_for(b, body, axes[n - 1], FOR_LANES);
-    s->vec = vec;
-    s->body = *stores;
-}
-
 /* One long axis in chunks: for g in 0..ceil(N/4096) grid { for i in 4096*g..min(N, 4096*g+4096) }.
  */
 static void chunks(KBuild *b, Symbol axis, const KBlock *stores)
@@ -182,7 +116,7 @@ void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, 
     KBlock *blocks[] = {stores};
     kernel_collapse_all(b, axes, &n, blocks, 1);
     if (b->l->o->cuda)
-        sched_cuda(b, axes, n, stores);
+        sched_cuda_map(b, axes, n, stores);
     else
         sched_cpu(b, axes, n, stores);
     kbuild_end(b, site, text);
