@@ -124,9 +124,6 @@ KExpr kbuild_value(KBuild *b, Val v, const Dim *at);
 KExpr kbuild_cast(KBuild *b, KExpr e, DType t);
 KExpr kbuild_const(KBuild *b, DType t, double value);
 void kbuild_store(KBuild *b, KBlock *block, Val v, const Dim *at);
-/** Neighbours along `axis`, `by` at once, lie side by side in all that is loaded and in what the
- * block stores, from multiples of `by` on. */
-bool kbuild_can_vector(KBuild *b, const KBlock *stores, Symbol axis, int by);
 KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind);
 
 /** Index of an operand of a reshape, from the index of the result. */

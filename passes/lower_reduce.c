@@ -17,13 +17,11 @@ enum {
     FEW_ROWS = 64 /* more of them than this are parallel enough */
 };
 
-typedef struct {
-    Lower *l;
-    const FuseGroup *grp;
-    bool columns;
-    uint32_t *part; /* by root: buffer of the parts, 0: no reduce */
-    Dim parts;      /* how many */
-} Split;
+static bool is_part(const Split *w, uint32_t root)
+{
+    const FuseRoot *r = &w->grp->roots.at[root];
+    return root_reduce(w->l, r) && r->side == w->side;
+}
 
 static bool one_field(Reducer r)
 {
@@ -56,7 +54,7 @@ static Loc part_loc(Split *w, uint32_t root, KBuild *b, const LoopDomain *d, Dim
         at[n++] = g;
     }
     for (uint32_t i = 0; i < w->grp->rank; i++) {
-        if (w->grp->reduced >> i & 1 || dim_is_one(t, w->grp->domain[i]))
+        if (w->reduced >> i & 1 || dim_is_one(t, w->grp->domain[i]))
             continue;
         shape[n] = w->grp->domain[i];
         at[n++] = d->at[i];
@@ -88,9 +86,19 @@ static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, const 
     KStmt *s = kblock_add(w->l->p, block, KS_STORE);
     s->param = param;
     s->site = graph_node(w->l->g, w->grp->roots.at[root].val)->site;
-    s->expr = kernel_expr(w->l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = type, .acc = acc});
+    KExprInfo sum = {.kind = KE_ACC, .type = type, .acc = acc};
+    if (b->k->accs.at[acc].side)
+        sum.index = dim_of(w->l->t, b->k->accs.at[acc].axis);
+    s->expr = kernel_expr(w->l->p, b->k, sum);
     for (uint32_t i = 0; i < loc.rank; i++)
         s->at[i] = at[i];
+}
+
+void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g)
+{
+    for (uint32_t i = 0; i < w->grp->roots.n; i++)
+        if (is_part(w, i))
+            store_part(w, b, block, i, d, g);
 }
 
 static Step *first_stage(Split *w)
@@ -101,7 +109,7 @@ static Step *first_stage(Split *w)
     LoopDomain d = kbuild_domain(b, w->grp);
     KBlock fold = {0}, store = {0}, cell = {0};
     RowAxes x;
-    row_split_axes(w->grp, &d, &x);
+    row_split_axes(w->grp, w->reduced, &d, &x);
     for (uint32_t i = 0; i < w->grp->roots.n; i++) {
         const FuseRoot *r = &w->grp->roots.at[i];
         if (!root_reduce(l, r))
@@ -115,12 +123,10 @@ static Step *first_stage(Split *w)
     Dim size = part_size(w, t, &x), n = dim_symbol(t, x.reduced[0])->extent;
     w->parts = dim_ceildiv(t, n, size);
     Symbol g = kbuild_axis(b, w->parts);
-    for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (root_reduce(l, &w->grp->roots.at[i]))
-            store_part(w, b, &store, i, &d, dim_of(t, g));
+    split_store(w, b, &store, &d, dim_of(t, g));
     kernel_collapse_all(b, x.kept, &x.nkept, blocks, 2);
-    RowSched s;
-    sched_row(b, &x, &s);
+    RowSched s = {.vec = 1};
+    sched_row(b, &x, 0, &s);
     for (uint32_t i = 0; i < b->k->accs.n; i++)
         kblock_add(l->p, &cell, KS_ACC)->acc = i;
     block_append(l, row_loops(b, &cell, &x, &s), &fold);
@@ -162,7 +168,7 @@ static LoopDomain kept_domain(const Split *w, KBuild *b)
     LoopDomain d = {0};
     for (uint32_t i = 0; i < w->grp->rank; i++) {
         d.at[i] = dim_const(t, 0);
-        if (w->grp->reduced >> i & 1 || dim_is_one(t, w->grp->domain[i]))
+        if (w->reduced >> i & 1 || dim_is_one(t, w->grp->domain[i]))
             continue;
         d.axis[i] = kbuild_axis(b, w->grp->domain[i]);
         d.at[i] = dim_of(t, d.axis[i]);
@@ -176,14 +182,16 @@ static bool second_stage(Split *w)
     KBuild *b = kbuild_begin(l, lower_kernel_name(l, w->grp), CLASS_REDUCE);
     LoopDomain d = kept_domain(w, b);
     RowAxes x;
-    row_split_axes(w->grp, &d, &x);
+    row_split_axes(w->grp, w->reduced, &d, &x);
     KBlock fold = {0}, store = {0}, cell = {0};
     Symbol g = kbuild_axis(b, w->parts);
     for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (root_reduce(l, &w->grp->roots.at[i]))
+        if (is_part(w, i))
             join_root(w, b, i, &d, dim_of(l->t, g), &fold);
     for (uint32_t i = 0; i < w->grp->roots.n; i++) {
         Dim at[MAX_RANK];
+        if (w->side && !w->grp->roots.at[i].side)
+            continue;
         row_result_index(b, w->grp, &w->grp->roots.at[i], &d, at);
         root_store(b, &store, &w->grp->roots.at[i], at);
     }
@@ -192,8 +200,8 @@ static bool second_stage(Split *w)
     x.reduced[0] = g;
     x.nreduced = 1;
     x.columns = w->columns;
-    RowSched s;
-    sched_row(b, &x, &s);
+    RowSched s = {.vec = 1};
+    sched_row(b, &x, 0, &s);
     for (uint32_t i = 0; i < b->k->accs.n; i++)
         kblock_add(l->p, &cell, KS_ACC)->acc = i;
     block_append(l, row_loops(b, &cell, &x, &s), &fold);
@@ -205,6 +213,12 @@ static bool second_stage(Split *w)
     *row_grid(b, &b->k->body, &x, &s) = cell;
     kbuild_end(b, w->grp->site, lower_text(l, vec_last(&w->grp->roots).val));
     return true;
+}
+
+void split_join(Split *w)
+{
+    while (!second_stage(w)) {
+    }
 }
 
 /* --- choice
@@ -241,7 +255,7 @@ static void step_when(Lower *l, uint32_t from, GuardKind kind, Dim a, Dim b)
 void lower_reduce(Lower *l, const FuseGroup *grp)
 {
     DimTable *t = l->t;
-    Split w = {.l = l, .grp = grp};
+    Split w = {.l = l, .grp = grp, .reduced = grp->reduced};
     Dim reduced = dim_const(t, 1), kept = reduced;
     for (uint32_t i = 0; i < grp->rank; i++) {
         if (dim_is_one(t, grp->domain[i]))
@@ -265,8 +279,7 @@ void lower_reduce(Lower *l, const FuseGroup *grp)
     }
     w.part = arena_array(l->a, uint32_t, grp->roots.n);
     first_stage(&w);
-    while (!second_stage(&w)) {
-    }
+    split_join(&w);
     if (fits == UNKNOWN)
         step_when(l, from, G_LT, whole, reduced);
 }

@@ -7,9 +7,18 @@
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_row.h"
+#include "passes/sched_cuda.h"
 
 /* --- roots
  * ---------------------------------------------------------------------------------------- */
+
+static bool is_side(const FuseGroup *grp)
+{
+    for (uint32_t i = 0; i < grp->roots.n; i++)
+        if (grp->roots.at[i].side)
+            return true;
+    return false;
+}
 
 static bool over_reduced(const FuseGroup *grp, const FuseRoot *r)
 {
@@ -57,6 +66,8 @@ void row_fold(KBuild *b, KBlock *block, const FuseGroup *grp, const FuseRoot *r,
     s->acc = acc;
     s->expr = e;
     s->site = n->site;
+    if (b->k->accs.at[acc].side)
+        s->keep_index = dim_of(b->l->t, b->k->accs.at[acc].axis);
     Reducer kind = b->k->accs.at[acc].reducer;
     if (kind == RED_argmax || kind == RED_argmin)
         s->fold_index = linear_index(b, n, at);
@@ -84,6 +95,17 @@ void row_result_index(KBuild *b, const FuseGroup *grp, const FuseRoot *r, const 
 /* --- passes over the row
  * --------------------------------------------------------------------------- */
 
+/* The sum is one for each element of the row. */
+static void side_acc(Row *w, uint32_t acc)
+{
+    KAcc *a = &w->b->k->accs.at[acc];
+    a->side = true;
+    for (uint32_t i = 0; i < w->grp->rank; i++)
+        if (w->grp->reduced >> i & 1 && w->d.axis[i].id)
+            a->axis = w->d.axis[i];
+    CHECK(a->axis.id);
+}
+
 static void make_phase(Row *w, uint32_t phase)
 {
     KBuild *b = w->b;
@@ -96,7 +118,10 @@ static void make_phase(Row *w, uint32_t phase)
             continue;
         if (root_reduce(b->l, r)) {
             uint32_t acc = row_acc(b, r);
-            vec_push(b->l->a, &p->accs, acc);
+            if (r->side)
+                side_acc(w, acc);
+            else
+                vec_push(b->l->a, &p->accs, acc);
             row_fold(b, &p->fold, grp, r, &w->d, acc);
             w->acc[i] = acc + 1;
         } else {
@@ -109,18 +134,20 @@ static void make_phase(Row *w, uint32_t phase)
         if ((uint32_t)r->phase != phase || !w->acc[i])
             continue;
         kbuild_acc(b, r->val.node, w->acc[i] - 1);
+        if (r->side)
+            continue; /* its sum is complete in the second stage */
         row_result_index(b, grp, r, &w->d, at);
         root_store(b, &p->behind, r, at);
     }
 }
 
-void row_split_axes(const FuseGroup *grp, const LoopDomain *d, RowAxes *x)
+void row_split_axes(const FuseGroup *grp, uint32_t mask, const LoopDomain *d, RowAxes *x)
 {
     *x = (RowAxes){0};
     for (uint32_t i = 0; i < grp->rank; i++) {
         if (!d->axis[i].id)
             continue;
-        bool reduced = grp->reduced >> i & 1;
+        bool reduced = mask >> i & 1;
         if (reduced)
             x->reduced[x->nreduced++] = d->axis[i];
         else
@@ -133,9 +160,22 @@ void row_split_axes(const FuseGroup *grp, const LoopDomain *d, RowAxes *x)
 /* --- schedule
  * ----------------------------------------------------------------------------------------- */
 
-void sched_row(KBuild *b, const RowAxes *x, RowSched *s)
+/* The smallest team whose lanes hold at most FUSE_REGISTERS elements each. */
+static int team_lanes(int64_t row, int64_t resident, int vec)
 {
-    *s = (RowSched){.outer = FOR_SERIAL, .inner = FOR_LANES};
+    int lanes = 32;
+    for (; lanes < 1024; lanes += 32) {
+        const int64_t share = (int64_t)lanes * vec;
+        if ((row + share - 1) / share * vec * resident <= FUSE_REGISTERS)
+            break;
+    }
+    return lanes;
+}
+
+void sched_row(KBuild *b, const RowAxes *x, uint32_t resident, RowSched *s)
+{
+    const int vec = s->vec > 1 ? s->vec : 1;
+    *s = (RowSched){.outer = FOR_SERIAL, .inner = FOR_LANES, .vec = 1};
     if (x->columns) {
         s->grid_lanes = true;
         s->inner = FOR_SERIAL;
@@ -149,15 +189,14 @@ void sched_row(KBuild *b, const RowAxes *x, RowSched *s)
         b->k->lanes = 32;
         b->k->teams = 8;
         s->teams = s->over_block = true;
-    } else { /* registers: at most 24 elements a lane, else the passes read again */
+    } else {
         int64_t lo, row;
         Dim n = dim_symbol(b->l->t, x->reduced[x->nreduced - 1])->extent;
         dim_interval(b->l->t, n, &lo, &row);
-        int lanes = 32;
-        while (lanes < 1024 && 24 * lanes < row)
-            lanes *= 2;
-        b->k->lanes = lanes;
-        b->k->teams = lanes == 32 && x->nkept ? 8 : 1;
+        row = row < 1 << 20 ? row : 1 << 20;
+        s->vec = vec;
+        b->k->lanes = team_lanes(row, resident ? resident : 1, vec);
+        b->k->teams = b->k->lanes == 32 && x->nkept ? 8 : 1;
     }
 }
 
@@ -177,7 +216,9 @@ KBlock *row_loops(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s)
         ForKind kind = i + 1 < x->nreduced ? s->outer : s->inner;
         if (s->teams && i == 0)
             kind = FOR_TEAMS;
-        block = &kbuild_for(b, block, x->reduced[i], kind)->body;
+        KStmt *loop = kbuild_for(b, block, x->reduced[i], kind);
+        loop->vec = kind == FOR_LANES && i + 1 == x->nreduced && s->vec > 1 ? s->vec : 1;
+        block = &loop->body;
     }
     return block;
 }
@@ -234,12 +275,95 @@ static void make_row(Lower *l, const FuseGroup *grp, Row *w)
         make_phase(w, i);
 }
 
+/* --- side sums
+ * ---------------------------------------------------------------------------------------- */
+
+/* Rows are dealt out in shares, each with its own side sums: the first axes are grid axes as they
+ * are, the next one is cut, the others are loops. */
+typedef struct {
+    uint32_t whole; /* axes in front of the one that is cut */
+    Symbol cut;     /* shares of axis `whole` */
+    Dim size, index;
+    Split split;
+} Shares;
+
+static void make_shares(Row *w, const RowAxes *x, Shares *s)
+{
+    DimTable *t = w->b->l->t;
+    Dim parts = dim_const(t, 1);
+    double cells = 1;
+    *s = (Shares){.index = dim_const(t, 0)};
+    while (s->whole + 1 < x->nkept &&
+           cells * dim_hint(t, dim_symbol(t, x->kept[s->whole])->extent) <= FUSE_SIDE_ROWS) {
+        Dim n = dim_symbol(t, x->kept[s->whole])->extent;
+        s->index = dim_add(t, dim_mul(t, s->index, n), dim_of(t, x->kept[s->whole++]));
+        parts = dim_mul(t, parts, n);
+        cells *= dim_hint(t, n);
+    }
+    /* what is left of the limits for the axis that is cut */
+    const int64_t most = (int64_t)(FUSE_SIDE_PARTS / cells);
+    Dim n = dim_symbol(t, x->kept[s->whole])->extent, rows = dim_const(t, 1);
+    for (uint32_t i = s->whole + 1; i < x->nkept; i++)
+        rows = dim_mul(t, rows, dim_symbol(t, x->kept[i])->extent);
+    int64_t inner;
+    int64_t least = dim_is_const(t, rows, &inner) && inner < FUSE_SIDE_ROWS && inner > 0
+                        ? (FUSE_SIDE_ROWS + inner - 1) / inner
+                        : 1;
+    if (!w->b->l->o->cuda)
+        least = 8 * least;
+    s->size = dim_max(t, dim_const(t, least), dim_ceildiv(t, n, dim_const(t, most < 1 ? 1 : most)));
+    Dim shares = dim_ceildiv(t, n, s->size);
+    s->cut = kbuild_axis(w->b, shares);
+    s->index = dim_add(t, dim_mul(t, s->index, shares), dim_of(t, s->cut));
+    s->split = (Split){.l = w->b->l,
+                       .grp = w->grp,
+                       .reduced = ~w->grp->reduced,
+                       .columns = true,
+                       .side = true,
+                       .part = arena_array(w->b->l->a, uint32_t, w->grp->roots.n),
+                       .parts = dim_mul(t, parts, shares)};
+}
+
+/* The rows of one share in a loop, and behind it its side sums. */
+static void emit_shares(Row *w, Shares *sh, const RowAxes *x, const RowSched *s, const KBlock *row)
+{
+    KBuild *b = w->b;
+    DimTable *t = b->l->t;
+    KBlock share = {0};
+    for (uint32_t i = 0; i < w->grp->roots.n; i++)
+        if (w->grp->roots.at[i].side)
+            kblock_add(b->l->p, &share, KS_ACC)->acc = w->acc[i] - 1;
+    KBlock *in = &share;
+    for (uint32_t i = sh->whole; i < x->nkept; i++) {
+        KStmt *loop = kbuild_for(b, in, x->kept[i], FOR_SERIAL);
+        if (i == sh->whole) {
+            loop->lo = dim_mul(t, sh->size, dim_of(t, sh->cut));
+            loop->hi = dim_min(t, loop->hi, dim_add(t, loop->lo, sh->size));
+        }
+        in = &loop->body;
+    }
+    *in = *row;
+    KBlock *lanes = row_loops(b, &share, x, s);
+    split_store(&sh->split, b, lanes, &w->d, sh->index);
+    KBlock *grid = &b->k->body;
+    for (uint32_t i = 0; i < sh->whole; i++)
+        grid = &kbuild_for(b, grid, x->kept[i], FOR_GRID)->body;
+    grid = &kbuild_for(b, grid, sh->cut, FOR_GRID)->body;
+    *grid = share;
+}
+
+/* --- the kernel
+ * ---------------------------------------------------------------------------------------- */
+
 static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
 {
     Row w;
     make_row(l, grp, &w);
     RowAxes x;
-    row_split_axes(grp, &w.d, &x);
+    const bool side = is_side(grp);
+    Shares shares;
+    uint32_t nside = 0;
+    row_split_axes(grp, grp->reduced, &w.d, &x);
     x.columns = x.columns && grp->class == CLASS_REDUCE;
     KBlock **blocks = arena_array(l->a, KBlock *, 3 * w.nphases);
     for (uint32_t i = 0; i < w.nphases; i++) {
@@ -249,15 +373,26 @@ static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
     }
     kernel_collapse_all(w.b, x.kept, &x.nkept, blocks, 3 * w.nphases);
     kernel_collapse_all(w.b, x.reduced, &x.nreduced, blocks, 3 * w.nphases);
-    RowSched s;
-    sched_row(w.b, &x, &s);
+    for (uint32_t i = 0; i < grp->roots.n; i++)
+        nside += grp->roots.at[i].side;
+    RowSched s = {.vec = 1};
+    if (l->o->cuda && x.nreduced && !x.columns)
+        s.vec = sched_cuda_width(w.b, x.reduced[x.nreduced - 1], blocks, 3 * w.nphases, true);
+    sched_row(w.b, &x, row_keeps(&w, &x, nside) + nside, &s);
     KBlock cell = {0};
     for (uint32_t i = 0; i < w.nphases; i++)
         emit_phase(&w, &cell, &w.phase[i], &x, &s);
     if (!kbuild_in_place(w.b, &cell))
         return false;
-    *row_grid(w.b, &w.b->k->body, &x, &s) = cell;
+    if (side) {
+        make_shares(&w, &x, &shares);
+        emit_shares(&w, &shares, &x, &s, &cell);
+    } else {
+        *row_grid(w.b, &w.b->k->body, &x, &s) = cell;
+    }
     *step = kbuild_end(w.b, grp->site, lower_text(l, grp->roots.at[grp->roots.n - 1].val));
+    if (side)
+        split_join(&shares.split);
     return true;
 }
 

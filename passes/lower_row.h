@@ -27,19 +27,40 @@ typedef struct {
 
 typedef struct {
     ForKind outer, inner; /* of the loops over reduced axes */
+    int vec;              /* neighbours that a lane owns, of the innermost reduced axis */
     bool grid_lanes, teams, over_block;
 } RowSched;
+
+/* Reductions that are cut into parts, and the kernel that joins them. */
+typedef struct {
+    Lower *l;
+    const FuseGroup *grp;
+    uint32_t reduced; /* axes of the domain that the parts are of */
+    bool columns;     /* the innermost axis is kept */
+    bool side;        /* side sums of rows; else all roots */
+    uint32_t *part;   /* by root: buffer of the parts, 0: no reduce */
+    Dim parts;        /* how many */
+} Split;
 
 uint32_t row_acc(KBuild *b, const FuseRoot *r);
 void row_fold(KBuild *b, KBlock *block, const FuseGroup *grp, const FuseRoot *r,
               const LoopDomain *d, uint32_t acc);
 void row_result_index(KBuild *b, const FuseGroup *grp, const FuseRoot *r, const LoopDomain *d,
                       Dim *at);
-void row_split_axes(const FuseGroup *grp, const LoopDomain *d, RowAxes *x);
-void sched_row(KBuild *b, const RowAxes *x, RowSched *s);
+void row_split_axes(const FuseGroup *grp, uint32_t reduced, const LoopDomain *d, RowAxes *x);
+/** `resident`: values that a lane has for each element of the row at once: kept ones and side sums.
+ */
+void sched_row(KBuild *b, const RowAxes *x, uint32_t resident, RowSched *s);
 KBlock *row_grid(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s);
 KBlock *row_loops(KBuild *b, KBlock *block, const RowAxes *x, const RowSched *s);
 void row_total(KBuild *b, KBlock *block, uint32_t acc, const RowSched *s);
+/** Values that several passes need are made once and kept, where that pays; how many there are at
+ * once (lower_keep.c). */
+uint32_t row_keeps(Row *w, const RowAxes *x, uint32_t nside);
+/** Stores the parts of the reductions `w` is about, as element `g` of each. */
+void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g);
+/** The kernel that joins the parts. */
+void split_join(Split *w);
 void block_append(Lower *l, KBlock *to, const KBlock *from);
 /** The group as one kernel; its step. */
 Step *lower_rows(Lower *l, const FuseGroup *grp);
