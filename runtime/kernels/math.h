@@ -124,52 +124,100 @@ TN_FN float tn_quot2(float n, float n_low, float d, float d_low)
     return fmaf(fmaf(-v, d_low, fmaf(-v, d, n) + n_low), i, v);
 }
 
-/*@ exp_shift: scale2 inf */
-TN_FN float tn_exp_shift(float x, int shift, float top)
+/*@ at_most: float_bits bits_float */
+TN_FN float tn_at_most(float x, float top)
 {
-    /* exp(x) * 2^shift; infinity above top */
-    float c = x > -110.0f ? x : -110.0f;
-    c = c < top ? c : top;
-    const float n = rintf(c * 1.44269502f);
-    const float r = fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, c));
+    /* x, or top > 0 where x is larger or a NaN without sign; compares as integers, which no compiler
+     * makes a branch of */
+    const int i = (int)tn_bits_float(x), t = (int)tn_bits_float(top);
+    return tn_float_bits((uint32_t)(i < t ? i : t));
+}
+
+/*@ at_least: float_bits bits_float */
+TN_FN float tn_at_least(float x, float bottom)
+{
+    /* x, or bottom < 0 where x is smaller or a NaN with a sign */
+    const uint32_t i = tn_bits_float(x), b = tn_bits_float(bottom);
+    return tn_float_bits(i < b ? i : b);
+}
+
+/*@ power_bits: float_bits bits_float */
+TN_FN float tn_power_bits(float t)
+{
+    /* 2^n of t = 1.5 * 2^23 + 127 + n: the sum has n + 127 in its lowest bits */
+    return tn_float_bits(tn_bits_float(t) << 23);
+}
+
+/*@ exp_rest: */
+TN_FN float tn_exp_rest(float r)
+{
+    /* exp(r) - 1, |r| <= ln(2) / 2 */
     float p = 0.00139358034f;
     p = fmaf(p, r, 0.00836896338f);
     p = fmaf(p, r, 0.0416664556f);
     p = fmaf(p, r, 0.166665182f);
     p = fmaf(p, r, 0.5f);
-    p = fmaf(p, r * r, r);
-    const float y = tn_scale2(1.0f + p, (int)n + shift);
-    return x != x ? x : x > top ? tn_inf() : y;
+    return fmaf(p, r * r, r);
+}
+
+/*@ exp_shift: at_most at_least power_bits exp_rest */
+TN_FN float tn_exp_shift(float x, float shift)
+{
+    /* exp(x) * 2^shift. Two factors make the power of two, so that subnormal results are rounded
+     * once, and results near overflow have no infinite factor */
+    const float c = tn_at_least(tn_at_most(x, 90.0f), -110.0f);
+    const float t = fmaf(c, 1.44269502f, 12583039.0f), n = t - 12583039.0f;
+    const float h = fmaf(n, 0.5f, 12583039.0f), f = tn_power_bits(h + shift);
+    const float p = tn_exp_rest(fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, c)));
+    const float y = fmaf(p, f, f) * tn_power_bits(t - (h - 12583039.0f));
+    return x != x ? x : y;
 }
 
 /*@ exp: exp_shift */
 TN_FN float tn_exp(float x)
 {
-    return tn_exp_shift(x, 0, 88.7228394f);
+    return tn_exp_shift(x, 0.0f);
 }
 
-/*@ exp2: scale2 inf */
-TN_FN float tn_exp2(float x)
+/*@ exp_share: at_least power_bits exp_rest */
+TN_FN float tn_exp_share(float x)
 {
-    float c = x > -152.0f ? x : -152.0f;
-    c = c < 128.0f ? c : 128.0f;
-    const float n = rintf(c), r = c - n;
+    /* exp(x) for x <= 0, 0 where it is subnormal: a share of something whose largest is 1 */
+    const float c = tn_at_least(x, -87.0f);
+    const float t = fmaf(c, 1.44269502f, 12583039.0f), n = t - 12583039.0f;
+    const float f = tn_power_bits(t);
+    const float p = tn_exp_rest(fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, x)));
+    return x < -87.0f ? 0.0f : fmaf(p, f, f);
+}
+
+/*@ exp2_rest: */
+TN_FN float tn_exp2_rest(float r)
+{
+    /* (2^r - 1) / r, |r| <= 1/2 */
     float p = 0.000154587964f;
     p = fmaf(p, r, 0.00133911474f);
     p = fmaf(p, r, 0.00961807184f);
     p = fmaf(p, r, 0.0555035919f);
     p = fmaf(p, r, 0.240226507f);
-    p = fmaf(p, r, 0.693147182f);
-    const float y = tn_scale2(fmaf(p, r, 1.0f), (int)n);
-    return x != x ? x : x >= 128.0f ? tn_inf() : y;
+    return fmaf(p, r, 0.693147182f);
 }
 
-/*@ expm1: float_bits abs inf */
+/*@ exp2: at_most at_least power_bits exp2_rest */
+TN_FN float tn_exp2(float x)
+{
+    const float c = tn_at_least(tn_at_most(x, 129.0f), -152.0f);
+    const float t = c + 12583039.0f, n = t - 12583039.0f, r = c - n;
+    const float h = fmaf(n, 0.5f, 12583039.0f), f = tn_power_bits(h);
+    const float y =
+        fmaf(tn_exp2_rest(r), r, 1.0f) * f * tn_power_bits(t - (h - 12583039.0f));
+    return x != x ? x : y;
+}
+
+/*@ expm1: abs at_most at_least power_bits */
 TN_FN float tn_expm1(float x)
 {
-    float c = x > -18.0f ? x : -18.0f;
-    c = c < 88.7228394f ? c : 88.7228394f;
-    const float n = rintf(c * 1.44269502f);
+    const float c = tn_at_least(tn_at_most(x, 89.0f), -18.0f);
+    const float t = fmaf(c, 1.44269502f, 12583038.0f), n = t - 12583038.0f;
     const float r = fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, c));
     float p = 0.00019955929f;
     p = fmaf(p, r, 0.00139330165f);
@@ -177,11 +225,10 @@ TN_FN float tn_expm1(float x)
     p = fmaf(p, r, 0.0416664854f);
     p = fmaf(p, r, 0.166666672f);
     p = fmaf(p, r, 0.5f);
-    p = fmaf(p, r * r, r);                                         /* exp(r) - 1 */
-    const float t = tn_float_bits((uint32_t)((int)n + 126) << 23); /* 2^n / 2 */
-    const float y = 2.0f * fmaf(p, t, t - 0.5f);
-    const float z = x > 88.7228394f ? tn_inf() : y;
-    return (x != x) | (tn_abs(x) < 2.98023224e-08f) ? x : z;
+    p = fmaf(p, r * r, r);            /* exp(r) - 1 */
+    const float f = tn_power_bits(t); /* 2^n / 2 */
+    const float y = 2.0f * fmaf(p, f, f - 0.5f);
+    return tn_abs(x) >= 2.98023224e-08f ? y : x;
 }
 
 /*@ log_split: float_bits bits_float */
@@ -471,18 +518,18 @@ TN_FN float tn_sinh(float x)
     p = fmaf(p, z, 0.000198426351f);
     p = fmaf(p, z, 0.00833331142f);
     p = fmaf(p, z, 0.166666672f);
-    const float e = tn_exp_shift(a, -1, 89.4159851f);
+    const float e = tn_exp_shift(a, -1.0f);
     return tn_copysign(a < 1.0f ? fmaf(p * z, a, a) : e - 0.25f / e, x);
 }
 
 /*@ cosh: abs exp_shift */
 TN_FN float tn_cosh(float x)
 {
-    const float e = tn_exp_shift(tn_abs(x), -1, 89.4159851f);
+    const float e = tn_exp_shift(tn_abs(x), -1.0f);
     return e + 0.25f / e;
 }
 
-/*@ tanh: abs copysign exp */
+/*@ tanh: abs copysign at_most power_bits exp_rest */
 TN_FN float tn_tanh(float x)
 {
     const float a = tn_abs(x), z = x * x;
@@ -493,8 +540,13 @@ TN_FN float tn_tanh(float x)
     p = fmaf(p, z, -0.0539754704f);
     p = fmaf(p, z, 0.133333802f);
     p = fmaf(p, z, -0.333333343f);
-    const float y = 1.0f - 2.0f / (tn_exp(2.0f * a) + 1.0f);
-    return tn_copysign(a < 0.625f ? fmaf(p * z, a, a) : y, x);
+    /* from 0.625: 1 - 2 / (exp(2a) + 1), which is 1 long before a = 10 */
+    const float c = tn_at_most(a, 10.0f);
+    const float t = fmaf(c, 2.88539004f, 12583039.0f), n = t - 12583039.0f;
+    const float f = tn_power_bits(t);
+    const float q = tn_exp_rest(fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, 2.0f * c)));
+    const float y = 1.0f - 2.0f / (fmaf(q, f, f) + 1.0f);
+    return tn_copysign(a >= 0.625f ? y : fmaf(p * z, a, a), x);
 }
 
 /*@ sigmoid: abs exp quot2 */
@@ -520,10 +572,10 @@ TN_FN float tn_erf_near(float x)
     return fmaf(x, 1.12837923f, x * p);
 }
 
-/*@ erf: abs copysign exp2 erf_near */
+/*@ erf: abs copysign at_most power_bits exp2_rest erf_near */
 TN_FN float tn_erf(float x)
 {
-    const float a = tn_abs(x), c = a < 4.0f ? a : 4.0f; /* beyond 1: 1 - 2^p(a) */
+    const float a = tn_abs(x), c = tn_at_most(a, 4.0f); /* beyond 1: 1 - 2^p(a) */
     float p = 0.000267629046f;
     p = fmaf(p, c, -0.00424001412f);
     p = fmaf(p, c, 0.0314546973f);
@@ -531,8 +583,9 @@ TN_FN float tn_erf(float x)
     p = fmaf(p, c, -0.920773864f);
     p = fmaf(p, c, -1.62596977f);
     p = fmaf(p, c, -0.000511610298f);
-    const float y = tn_copysign(a < 1.0f ? tn_erf_near(x) : 1.0f - tn_exp2(p), x);
-    return x != x ? x : y;
+    const float t = p + 12583039.0f, r = p - (t - 12583039.0f);
+    const float y = 1.0f - fmaf(tn_exp2_rest(r), r, 1.0f) * tn_power_bits(t);
+    return tn_copysign(a >= 1.0f ? y : tn_erf_near(x), x);
 }
 
 /*@ erfc: abs scale2 quot2 erf_near */
