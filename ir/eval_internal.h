@@ -15,6 +15,7 @@ typedef struct {
 } EvalNode;
 
 void eval_structural(EvalNode *q);
+void eval_scan(EvalNode *q); /* loop.c */
 /** window, fold, unwindow, conv (eval_window.c). */
 void eval_windows(EvalNode *q);
 /** scatter, sort, and cumulate with an index (eval_index.c). */

@@ -370,7 +370,7 @@ static const char *infer_concat(Infer *q)
 /* --- reductions, products, choice ----------------------------------------------------------------
  */
 
-static bool reducer_takes(Reducer r, DType t)
+bool infer_reducer_takes(Reducer r, DType t)
 {
     switch (r) {
     case RED_moments:
@@ -391,7 +391,7 @@ static const char *infer_reduce(Infer *q)
     const Attr axes = attr(q, ATTR_axes);
     if (kind <= RED_none || kind >= RED_COUNT)
         return "there is no such reduction";
-    if (!reducer_takes((Reducer)kind, x->dtype))
+    if (!infer_reducer_takes((Reducer)kind, x->dtype))
         return text(q, "the reduction %s is not for %s", reducer_info((Reducer)kind)->name,
                     dtype_name(x->dtype));
     const char *error = bad_axes(q, axes, x->rank, true);
@@ -420,7 +420,7 @@ static const char *infer_cumulate(Infer *q)
         return "there is no such axis";
     if (mode < 0 || mode > 3)
         return "there is no such mode";
-    if (!reducer_takes(RED_add, x->dtype))
+    if (!infer_reducer_takes(RED_add, x->dtype))
         return text(q, "cumulate is not for %s", dtype_name(x->dtype));
     if (q->nin == 2)
         return "a linear recurrence has an init";
@@ -662,6 +662,8 @@ const char *infer_types(Builder *b, Op op, const Val *in, uint32_t nin, const At
         if (i < ARRAY_LEN(q.x))
             q.x[i] = *val_info(b->p, b->g, in[i]);
     }
+    if (op == OP_scan)
+        return infer_scan(b, in, nin, attrs, types, n);
     const char *error = find_place(&q);
     if (!error)
         error = infer_op(&q);

@@ -23,6 +23,9 @@ const char *infer_say(Infer *q, const char *fmt, ...) __attribute__((format(prin
 /** One more result; NULL, or why it cannot be. */
 const char *infer_result(Infer *q, DType t, const Dim *shape, uint32_t rank);
 
+/** Whether a reducer is for elements of a type. */
+bool infer_reducer_takes(Reducer r, DType t);
+
 /* infer_index.c */
 const char *infer_scatter(Infer *q);
 const char *infer_sort(Infer *q);

@@ -322,8 +322,13 @@ enum { GATHER_CHECK, GATHER_CLAMP, GATHER_FILL };
  * comes twice. */
 Val build_scatter(Builder *b, Val init, Val idx, Val upd, uint32_t axis, uint32_t batch,
                   Reducer kind, int mode, bool unique);
+/** The index counts through `joint` axes, from `axis` on, in row-major order. */
+Val build_scatter_joint(Builder *b, Val init, Val idx, Val upd, uint32_t axis, uint32_t joint,
+                        uint32_t batch, Reducer kind, int mode, bool unique);
 /** The first k in (descending) order along an axis; result 1: their i32 indices. Stable. */
 Val build_sort(Builder *b, Val x, uint32_t axis, bool descending, Dim k);
+/** Whether an index certainly has no element twice in a row of its leading axes. */
+bool index_is_unique(const Program *p, const Graph *g, Val idx, uint32_t batch);
 enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2 };
 /** Prefix reductions along an axis: RED_add, mul, max, min; argmax and argmin have a second result. */
 Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
@@ -336,8 +341,9 @@ typedef struct {
     Dim out, size, lo;
     int64_t stride, dilation, spread;
 } Window;
-/** axes increasing; the result has x's axes (out for those), then a window axis for each. */
-Val build_window(Builder *b, Val x, const int64_t *axes, uint32_t n, const Window *w);
+/** axes increasing; the result has x's axes (out for those), then a window axis for each. `value`
+ * ([], a constant) surrounds x; {0, 0}: zeros. */
+Val build_window(Builder *b, Val x, Val value, const int64_t *axes, uint32_t n, const Window *w);
 /** The transpose of build_window: y's last n axes are the window axes; out is x's size. */
 Val build_fold(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w);
 /** x[N, groups*C, s..], w[groups*M, C, k..] -> [N, groups*M, out..]; size is not looked at. */

@@ -11,13 +11,12 @@
 
 bool op_is_opaque(Op op)
 {
-    return op == OP_cumulate;
+    return op == OP_cumulate || op == OP_scatter || op == OP_sort;
 }
 
 bool op_updates_first(Op op)
 {
-    (void)op;
-    return false;
+    return op == OP_scatter;
 }
 
 /* Where the elements of an operand lie, in their order. */
@@ -30,11 +29,8 @@ static Val source(const Fuser *f, Val v)
 
 bool opaque_fills(const Graph *g, const Node *n, uint32_t i, double *value)
 {
-    (void)g;
-    (void)n;
-    (void)i;
-    (void)value;
-    return false;
+    const bool start = (n->op == OP_scatter && i == 0) || (n->op == OP_cumulate && i == 2);
+    return start && graph_constant(g, n->in[i], value);
 }
 
 void fuse_prepare_opaque(Fuser *f, uint32_t id)

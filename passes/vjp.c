@@ -166,6 +166,10 @@ VjpRule *vjp_rule(Op op)
         return vjp_dot;
     case OP_gather:
         return vjp_gather;
+    case OP_scatter:
+        return vjp_scatter;
+    case OP_sort:
+        return vjp_sort;
     case OP_window:
         return vjp_window;
     case OP_fold:

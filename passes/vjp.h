@@ -41,6 +41,7 @@ VjpRule vjp_pointwise;
 bool vjp_differentiate_to(Builder *b, const Val *y, const Val *dy, uint32_t ny, const Val *wrt,
                           uint32_t nwrt, Val *out);
 VjpRule vjp_window, vjp_fold, vjp_conv; /* vjp_window.c */
+VjpRule vjp_scatter, vjp_sort;
 VjpRule vjp_reduce, vjp_cumulate, vjp_dot, vjp_gather, vjp_call;
 
 /* Builder helpers: `back` makes the node belong to the backward stage even if all its operands are

@@ -1,5 +1,5 @@
-/* vjp_many.c: derivatives of the ops that combine many elements: reduce, cumulate, dot, gather; and
- * of calls, which bring their own.
+/* vjp_many.c: derivatives of the ops that combine many elements: reduce and dot; and of calls, which
+ * bring their own.
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
 #include "passes/analysis.h"
@@ -160,28 +160,6 @@ void vjp_reduce(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     vjp_give(r, n, 0, d);
 }
 
-/* --- cumulate --------------------------------------------------------------------------------- */
-
-void vjp_cumulate(Reverse *r, uint32_t id, const Node *n, const Val *dy)
-{
-    (void)id;
-    if ((Reducer)node_int(n, ATTR_kind) != RED_add) {
-        vjp_refuse(r, n, DIAG_not_supported,
-                   "the derivative of this cumulative operation is not supported yet");
-        return;
-    }
-    const Attr kind = node_attr(n, ATTR_kind), axis = node_attr(n, ATTR_axis);
-    int64_t mode = node_int(n, ATTR_mode) ^ 1; /* the other direction, as exclusive as before */
-    const OpInfo *info = op_info(OP_cumulate);
-    Attr attrs[MAX_ATTRS] = {0};
-    for (int i = 0; i < info->nattrs; i++) {
-        AttrName name = info->attrs[i];
-        attrs[i] = name == ATTR_kind ? kind : name == ATTR_axis ? axis : (Attr){&mode, 1};
-    }
-    vjp_stage(r, STAGE_BACKWARD);
-    vjp_give(r, n, 0, build(r->b, OP_cumulate, dy, 1, attrs));
-}
-
 /* --- dot -------------------------------------------------------------------------------------- */
 
 /* One side of a contraction: which axes of the operand are what. */
@@ -277,40 +255,6 @@ void vjp_dot(Reverse *r, uint32_t id, const Node *n, const Val *dy)
         vjp_give(r, n, 0, of_side(r, &a, &b, dy[0], fa, fb));
     if (vjp_wants(r, n, 1))
         vjp_give(r, n, 1, of_side(r, &b, &a, dy[0], fb, fa));
-}
-
-/* --- gather ----------------------------------------------------------------------------------- */
-
-/* One index for each row of the leading axes: where(iota == index, dy, 0). */
-void vjp_gather(Reverse *r, uint32_t id, const Node *n, const Val *dy)
-{
-    (void)id;
-    TypeInfo x = *val_info(r->p, r->g, n->in[0]), ix = *val_info(r->p, r->g, n->in[1]);
-    int64_t axis = node_int(n, ATTR_axis), batch = node_int(n, ATTR_batch);
-    if ((int64_t)ix.rank != batch) {
-        vjp_refuse(r, n, DIAG_not_supported,
-                   "the derivative of indexing by a tensor is supported only with one index for "
-                   "each row");
-        return;
-    }
-    int64_t lead[MAX_RANK];
-    for (uint32_t k = 0; k < ix.rank; k++)
-        lead[k] = k;
-    Builder *b = r->b;
-    vjp_stage(r, -1);
-    Val at = n->in[1];
-    Val iota = build_iota(b, x.shape, x.rank, (uint32_t)axis);
-    if (node_int(n, ATTR_mode) == GATHER_CLAMP) {
-        Dim last = dim_sub(r->p->cx->dims, x.shape[axis], dim_const(r->p->cx->dims, 1));
-        Val lo = vjp_full(r, 0, &ix);
-        Val hi = build_broadcast_to(b, vjp_size(r, ix.dtype, last), ix.shape, ix.rank);
-        at = build3(b, OP_clamp, at, lo, hi);
-    }
-    Val hit = build2(b, OP_eq, build_cast(b, iota, ix.dtype),
-                     build_broadcast(b, at, x.shape, x.rank, lead));
-    Val zero = vjp_full(r, 0, &x);
-    Val d = vjp_spread(r, true, dy[0], &x, &axis, 1);
-    vjp_give(r, n, 0, vjp_op3(r, true, OP_where, hit, d, zero));
 }
 
 /* --- call ------------------------------------------------------------------------------------- */

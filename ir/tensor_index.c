@@ -1,0 +1,105 @@
+/* tensor_index.c: builds scatters, sorts and prefix reductions. SPDX-License-Identifier: MIT */
+#include "ir/tensor_internal.h"
+
+Val build_scatter(Builder *b, Val init, Val idx, Val upd, uint32_t axis, uint32_t batch,
+                  Reducer kind, int mode, bool unique)
+{
+    return build_scatter_joint(b, init, idx, upd, axis, 1, batch, kind, mode, unique);
+}
+
+/* Half types are added up, and compared, in f32. */
+Val build_scatter_joint(Builder *b, Val init, Val idx, Val upd, uint32_t axis, uint32_t joint,
+                        uint32_t batch, Reducer kind, int mode, bool unique)
+{
+    const DType t = val_info(b->p, b->g, init)->dtype;
+    const bool half = (t == DT_f16 || t == DT_bf16) && kind != RED_none;
+    const int64_t words[] = {axis, batch, kind, mode, unique, joint};
+    Attr attrs[6];
+    for (int i = 0; i < 6; i++)
+        attrs[i] = attr_words(&words[i], 1);
+    if (half) {
+        init = build_cast(b, init, DT_f32);
+        upd = build_cast(b, upd, DT_f32);
+    }
+    const Val y = build(b, OP_scatter, (Val[]){init, idx, upd}, 3, attrs);
+    return half ? build_cast(b, y, t) : y;
+}
+
+Val build_sort(Builder *b, Val x, uint32_t axis, bool descending, Dim k)
+{
+    const int64_t words[] = {axis, descending};
+    int64_t extent[1];
+    return build(
+        b, OP_sort, &x, 1,
+        (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1), attr_dims(extent, &k, 1)});
+}
+
+static Val cumulate(Builder *b, Reducer kind, const Val *in, uint32_t nin, uint32_t axis, int mode)
+{
+    const int64_t words[] = {kind, axis, mode};
+    return build(
+        b, OP_cumulate, in, nin,
+        (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1), attr_words(&words[2], 1)});
+}
+
+Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode)
+{
+    return cumulate(b, kind, &x, 1, axis, mode);
+}
+
+Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode)
+{
+    return cumulate(b, RED_none, (Val[]){a, x, init}, 3, axis, mode);
+}
+
+/* The same value at every place along an axis. */
+static bool is_same_along(const Graph *g, Val v, uint32_t axis)
+{
+    const Node *n = graph_node(g, v);
+    if (n->op == OP_cast)
+        return is_same_along(g, n->in[0], axis);
+    if (n->op != OP_broadcast)
+        return false;
+    const Attr dims = node_attr(n, ATTR_dims);
+    for (uint32_t i = 0; i < dims.n; i++)
+        if (dims.at[i] == axis)
+            return is_same_along(g, n->in[0], i);
+    return true;
+}
+
+/* Neighbours along the axis differ, and any two places do: true of an iota, and of what keeps it
+ * apart. */
+static bool is_injective(const Program *p, const Graph *g, Val v, uint32_t axis)
+{
+    const Node *n = graph_node(g, v);
+    switch (n->op) {
+    case OP_iota:
+        return node_int(n, ATTR_axis) == axis;
+    case OP_cast:
+        return dtype_size(val_info(p, g, v)->dtype) >= 4 && is_injective(p, g, n->in[0], axis);
+    case OP_slice:
+        return is_injective(p, g, n->in[0], axis);
+    case OP_sort: /* its indices are a permutation's */
+        return v.result == 1 && node_int(n, ATTR_axis) == axis;
+    case OP_broadcast: {
+        const Attr dims = node_attr(n, ATTR_dims);
+        for (uint32_t i = 0; i < dims.n; i++)
+            if (dims.at[i] == axis)
+                return dim_same(val_info(p, g, n->in[0])->shape[i], val_info(p, g, v)->shape[axis]) &&
+                       is_injective(p, g, n->in[0], i);
+        return false;
+    }
+    case OP_add:
+    case OP_sub:
+        return (is_injective(p, g, n->in[0], axis) && is_same_along(g, n->in[1], axis)) ||
+               (is_injective(p, g, n->in[1], axis) && is_same_along(g, n->in[0], axis));
+    default:
+        return false;
+    }
+}
+
+bool index_is_unique(const Program *p, const Graph *g, Val idx, uint32_t batch)
+{
+    const uint32_t rank = val_info(p, g, idx)->rank;
+    return rank <= batch || (rank == batch + 1 && is_injective(p, g, idx, batch));
+}
