@@ -302,6 +302,7 @@ struct Elab {
     int64_t steps; /* statements run, to stop endless programs */
     int nesting;   /* of eval */
     Capture *capture;
+    struct Turns *turns; /* scans of which a turn is traced, innermost first (elab_scan.c) */
     bool training, no_grad;
     DType float_type;   /* the default float type here */
     DType base_float;   /* of the model */
@@ -526,6 +527,14 @@ bool check_let_type(Elab *e, const Env *env, const AstTarget *t, const Value *v,
 bool unpack(Elab *e, const Env *env, const AstExprs *values, uint32_t ntargets, Span at,
             Values *out, Span *value_at);
 Value run_assign(Elab *e, const Env *env, const AstExpr *place, Value v, Span at);
+
+/* ---- scans (elab_scan.c) ---- */
+
+/** Traces a turn and makes the node; what is yielded, stacked, is added to *out. */
+bool run_scan(Elab *e, const Env *env, const AstStmt *s, Values *out);
+void run_yield(Elab *e, const Env *env, const AstStmt *s);
+/** Which turn of all scans around runs: for random keys. */
+Dim turn_number(const Elab *e);
 
 /* ---- after a mistake (elab_poison.c) ---- */
 

@@ -53,6 +53,29 @@ static bool differ_by_constant(Elab *e, Dim a, Dim b)
     return true;
 }
 
+/* a - b at the turn where it is largest: entry checks know of no turns. False: not known. */
+static bool at_worst_turn(Elab *e, Dim *a, Dim *b)
+{
+    DimTable *t = e->dims;
+    for (uint32_t id = dim_nsymbols(t); id > 0; id--) {
+        const Symbol s = {id};
+        const SymbolInfo *info = dim_symbol(t, s);
+        const Dim d = dim_sub(t, *a, *b);
+        if (info->kind != SYM_LOOP || !dim_mentions(t, d, s))
+            continue;
+        const Dim first = dim_const(t, 0), last = dim_sub(t, info->extent, dim_const(t, 1));
+        const Dim one = dim_const(t, 1), next = dim_add(t, dim_of(t, s), one);
+        const Dim step = dim_sub(t, dim_substitute(t, d, &(DimSubst){s, next}, 1), d);
+        const bool rises = dim_le(t, first, step) == YES;
+        if (!rises && dim_le(t, step, first) != YES)
+            return false;
+        const DimSubst to = {s, rises ? last : first};
+        *a = dim_substitute(t, *a, &to, 1);
+        *b = dim_substitute(t, *b, &to, 1);
+    }
+    return true;
+}
+
 static void add_check(Elab *e, Span at, GuardTerm guard, const char *message)
 {
     Graph *g = e->entry;
@@ -73,7 +96,8 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b)
     e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN)
         return ans == YES;
-    if (!e->entry || !differ_by_constant(e, a, b))
+    if (!e->entry || !differ_by_constant(e, a, b) ||
+        dim_mentions_kind(e->dims, dim_sub(e->dims, a, b), SYM_LOOP))
         return false;
     add_check(e, at, (GuardTerm){.kind = G_EQ, .a = a, .b = b},
               arena_printf(e->a, "%s must be %s", dim_str(e, a), dim_str(e, b)));
@@ -85,7 +109,7 @@ bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what)
 {
     Answer ans = dim_le(e->dims, a, b);
     e->unproved = ans == UNKNOWN;
-    if (ans != UNKNOWN || !e->entry)
+    if (ans != UNKNOWN || !e->entry || !at_worst_turn(e, &a, &b))
         return ans == YES;
     add_check(e, at, (GuardTerm){.kind = G_LE, .a = a, .b = b}, what);
     e->unproved = false;
@@ -96,7 +120,7 @@ bool prove_divisible(Elab *e, Span at, Dim a, int64_t by)
 {
     Answer ans = dim_divisible(e->dims, a, by);
     e->unproved = ans == UNKNOWN;
-    if (ans != UNKNOWN || !e->entry)
+    if (ans != UNKNOWN || !e->entry || dim_mentions_kind(e->dims, a, SYM_LOOP))
         return ans == YES;
     add_check(e, at, (GuardTerm){.kind = G_DIVISIBLE, .a = a, .k = by},
               arena_printf(e->a, "%s must be a multiple of %lld", dim_str(e, a), (long long)by));

@@ -47,5 +47,10 @@ Val draw_key(Elab *e, const char *name)
     const char *path = sym(e, e->b.site.path);
     uint64_t site = hash_bytes(chain, path, strlen(path));
     e->drew = true;
-    return build_key(&e->b, read_slot(e, e->seed_slot), read_slot(e, e->calls_slot), site);
+    const Val seed = read_slot(e, e->seed_slot), calls = read_slot(e, e->calls_slot);
+    if (!e->turns)
+        return build_key(&e->b, seed, calls, site);
+    const int64_t word = (int64_t)site;
+    const Val turn = build_dim(&e->b, turn_number(e));
+    return build(&e->b, OP_key, (Val[]){seed, calls, turn}, 3, (Attr[]){{&word, 1}});
 }

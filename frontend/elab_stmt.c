@@ -69,6 +69,28 @@ static void poisoned(Elab *e, Values *v, uint32_t n)
         vec_push(e->a, v, v_poison());
 }
 
+/* What a scan yields, for n targets. */
+static bool yielded(Elab *e, const Env *env, const AstStmt *scan, uint32_t n, Values *out, Span *at)
+{
+    for (uint32_t i = 0; i < n; i++)
+        at[i] = scan->op_at;
+    if (!run_scan(e, env, scan, out))
+        return false;
+    if (n == 1 && out->n > 1) {
+        const Value all = v_list(e, out->at, out->n);
+        out->n = 0;
+        vec_push(e->a, out, all);
+    }
+    if (out->n == n)
+        return true;
+    if (out->n == 0)
+        elab_error(e, DIAG_unpack, scan->op_at, "the scan yields nothing");
+    else
+        elab_error(e, DIAG_unpack, scan->op_at, "%u targets for %u yielded value%s", n, out->n,
+                   out->n == 1 ? "" : "s");
+    return false;
+}
+
 /* ---- let ---- */
 
 static bool word_let(Elab *e, const AstTarget *t, const Value *v, Span at)
@@ -107,12 +129,9 @@ static void run_let(Elab *e, const Env *env, const AstStmt *s)
     Values values = {0};
     uint32_t n = s->targets.n;
     Span *at = arena_array(e->a, Span, n);
-    if (s->scan) {
-        elab_unsupported(e, s->scan->op_at, "scan");
+    if (s->scan ? !yielded(e, env, s->scan, n, &values, at)
+                : !unpack(e, env, &s->values, n, s->at, &values, at))
         poisoned(e, &values, n);
-    } else if (!unpack(e, env, &s->values, n, s->at, &values, at)) {
-        poisoned(e, &values, n);
-    }
     for (uint32_t i = 0; i < n; i++) {
         const AstTarget *t = &s->targets.at[i];
         Value v = without_grad(e, values.at[i]);
@@ -199,12 +218,9 @@ static void run_set(Elab *e, const Env *env, const AstStmt *s)
         set_member_state(e, env, s);
         return;
     }
-    if (s->scan) {
-        elab_unsupported(e, s->scan->op_at, "scan");
+    if (s->scan ? !yielded(e, env, s->scan, n, &values, at)
+                : !unpack(e, env, &s->values, n, s->at, &values, at))
         poisoned(e, &values, n);
-    } else if (!unpack(e, env, &s->values, n, s->at, &values, at)) {
-        poisoned(e, &values, n);
-    }
     for (uint32_t i = 0; i < n; i++)
         run_assign(e, env, s->places.at[i], values.at[i], at[i].file ? at[i] : s->at);
 }
@@ -519,11 +535,13 @@ Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     case ST_expr:
         run_expr(e, env, s);
         break;
-    case ST_scan:
-        elab_unsupported(e, s->op_at, "scan");
+    case ST_scan: {
+        Values dropped = {0};
+        run_scan(e, env, s, &dropped);
         break;
+    }
     case ST_yield:
-        elab_error(e, DIAG_misplaced, s->at, "yield stands in a scan only");
+        run_yield(e, env, s);
         break;
     case ST_return:
         return run_return(e, env, s, ret);

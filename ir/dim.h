@@ -14,9 +14,9 @@ typedef struct {
     uint32_t id;
 } Dim; /* {0} is "none" */
 
-/* A symbol stands alone in a shape (SIZE), counts a loop or a kernel axis (AXIS), or is an integer
- * that a kernel loads from memory (LOADED). */
-typedef enum { SYM_SIZE, SYM_AXIS, SYM_LOADED } SymbolKind;
+/* A symbol stands alone in a shape (SIZE), counts a kernel's axis (AXIS), is an integer that a
+ * kernel loads from memory (LOADED), or counts the turns of a scan (LOOP): a number of the host. */
+typedef enum { SYM_SIZE, SYM_AXIS, SYM_LOADED, SYM_LOOP } SymbolKind;
 typedef struct {
     uint32_t id;
 } Symbol; /* {0} is none */
@@ -28,7 +28,7 @@ typedef struct {
     int64_t div, rem; /* value % div == rem; div >= 1 */
     int64_t hint;     /* representative size, default 64: costs only */
     Dim equals;       /* from `assert A == B`: normalisation replaces the symbol by this */
-    Dim extent;       /* AXIS: values are 0 .. extent-1 */
+    Dim extent;       /* AXIS, LOOP: values are 0 .. extent-1 */
 } SymbolInfo;
 
 typedef struct DimTable DimTable;

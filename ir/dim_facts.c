@@ -70,7 +70,7 @@ void symbol_interval(DimTable *t, Symbol s, int64_t *lo, int64_t *hi)
     const SymbolInfo *info = &t->symbols.at[s.id & ~HIDDEN];
     *lo = info->lo;
     *hi = info->hi;
-    if (info->kind == SYM_AXIS && info->extent.id) {
+    if (counts(info) && info->extent.id) {
         int64_t a, b;
         dim_interval(t, info->extent, &a, &b);
         *lo = 0;
@@ -176,7 +176,7 @@ static void hide(DimTable *t, Dim d, Hidden *h)
                 continue;
             }
             const SymbolInfo *s = &t->symbols.at[a->symbol.id & ~HIDDEN];
-            if (a->symbol.id & HIDDEN || s->kind == SYM_AXIS || s->lo == INT64_MIN)
+            if (a->symbol.id & HIDDEN || counts(s) || s->lo == INT64_MIN)
                 continue;
             const int64_t base = hidden_base(s), div = s->div > 1 ? s->div : 1;
             bool done = (base == 0 && div == 1) || base > s->hi || h->n == ARRAY_LEN(h->map);
@@ -206,7 +206,7 @@ static bool linear_axis(const DimTable *t, Dim d, Symbol *s)
         for (uint32_t k = 0; k < p->terms[i].n; k++) {
             const Factor *f = &p->terms[i].factors[k];
             if (f->atom.kind == ATOM_SYMBOL && f->power == 1 && !(f->atom.symbol.id & HIDDEN) &&
-                t->symbols.at[f->atom.symbol.id].kind == SYM_AXIS && f->atom.symbol.id > s->id)
+                counts(&t->symbols.at[f->atom.symbol.id]) && f->atom.symbol.id > s->id)
                 *s = f->atom.symbol;
         }
     return s->id != 0;

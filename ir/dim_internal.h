@@ -46,6 +46,12 @@ static inline const Poly *poly(const DimTable *t, Dim d)
     return &t->polys.at[d.id];
 }
 
+/* Has values 0 .. extent - 1. */
+static inline bool counts(const SymbolInfo *s)
+{
+    return s->kind == SYM_AXIS || s->kind == SYM_LOOP;
+}
+
 static inline int64_t floor_div(int64_t a, int64_t b)
 {
     const int64_t q = a / b;

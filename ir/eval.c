@@ -267,6 +267,9 @@ static void eval_op(EvalNode *q)
     case OP_call:
         eval_call(q);
         return;
+    case OP_scan:
+        eval_scan(q);
+        return;
     case OP_print:
     case OP_check:
     case OP_transfer:

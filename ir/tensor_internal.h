@@ -12,6 +12,10 @@ enum { MAX_RESULTS = 64 };
 const char *infer_types(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs,
                         Ty *types, uint32_t *n);
 
+/** The same of a scan (loop.c). */
+const char *infer_scan(Builder *b, const Val *in, uint32_t nin, const Attr *attrs, Ty *types,
+                       uint32_t *nout);
+
 /** A simpler equal value, or {0} (fold.c, fold_views.c). `stage` is what the node would get. */
 Val fold_node(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs, Ty type,
               int stage);

@@ -35,6 +35,14 @@ static void parse_dim(Scan *q)
         text_fail(q, "no size fits these facts");
 }
 
+static void parse_loop(Scan *q)
+{
+    const Sym s = text_word(q);
+    const Dim trip = text_size(q);
+    if (!q->failed)
+        dim_new_symbol(q->cx->dims, SYM_LOOP, s, trip);
+}
+
 static void parse_fact(Scan *q)
 {
     const Sym s = text_word(q);
@@ -191,7 +199,7 @@ static int64_t attr_word_of(Scan *q, Op op, AttrName a, const char **later)
     }
     case AK_GRAPH: {
         const int64_t k = text_integer_in(q, 0, q->texts.n);
-        if (!q->failed && a == ATTR_graph && k < (int64_t)q->texts.n)
+        if (!q->failed && (a == ATTR_graph || a == ATTR_body) && k < (int64_t)q->texts.n)
             read_graph(q, (uint32_t)k);
         return k;
     }
@@ -304,7 +312,8 @@ static void check_counts(Scan *q, Op op, const Attrs *as)
         const bool one = a == ATTR_axis || a == ATTR_mode || a == ATTR_kind || a == ATTR_slot ||
                          a == ATTR_batch || a == ATTR_site || a == ATTR_text || a == ATTR_graph ||
                          a == ATTR_grad || a == ATTR_results || a == ATTR_place ||
-                         a == ATTR_value || a == ATTR_dtype || a == ATTR_name;
+                         a == ATTR_value || a == ATTR_dtype || a == ATTR_name || a == ATTR_trip ||
+                         a == ATTR_loop || a == ATTR_body;
         if (one && as->at[i].n != 1)
             text_fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
     }
@@ -596,6 +605,8 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
     for (;;)
         if (text_accept(&q, "dim"))
             parse_dim(&q);
+        else if (text_accept(&q, "loop"))
+            parse_loop(&q);
         else if (text_accept(&q, "fact"))
             parse_fact(&q);
         else if (text_accept(&q, "slot"))
@@ -611,7 +622,7 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
     text_skip(&q);
     find_graphs(&q);
     if (*q.at && (!q.texts.n || q.texts.at[0] != q.at))
-        text_fail(&q, "'dim', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
+        text_fail(&q, "'dim', 'loop', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
     for (uint32_t i = 0; i < q.texts.n && !q.failed; i++)
         read_graph(&q, i);
     return q.failed ? NULL : q.p;

@@ -427,6 +427,11 @@ static void print_symbols(const Program *p, StrBuf *out)
     const uint32_t n = dim_nsymbols(t);
     for (uint32_t id = 1; id <= n; id++) {
         const SymbolInfo *s = dim_symbol(t, (Symbol){id});
+        if (s->kind == SYM_LOOP) {
+            sb_printf(out, "loop %s ", sym_text(p->cx->names, s->name));
+            dim_print(t, s->extent, out);
+            sb_putc(out, '\n');
+        }
         if (s->kind != SYM_SIZE)
             continue;
         sb_printf(out, "dim %s", sym_text(p->cx->names, s->name));
