@@ -87,6 +87,84 @@ static void put_translated(Paste *p, const char *text, size_t n)
     }
 }
 
+/* --- functions for every type ------------------------------------------------------------------
+ * A piece "sort_T" serves as sort_f32, sort_bf16, ..; "scatter_T_I" has a type of indices as well.
+ * T_mem and I_mem are the types in memory, T_val the one that is computed in, T_load and T_store
+ * convert, T_key and T_bits are those of its sort keys; other words that end in _T get the name. */
+
+static const char *half_name(DType t, bool load)
+{
+    if (t != DT_f16 && t != DT_bf16)
+        return NULL;
+    return load ? (t == DT_f16 ? "tn_f32_from_f16" : "tn_f32_from_bf16")
+                : (t == DT_f16 ? "tn_f16_from_f32" : "tn_bf16_from_f32");
+}
+
+static const char *type_word(Arena *a, const char *word, DType t, DType index)
+{
+    const bool wide = dtype_size(t) == 8;
+    if (!strcmp(word, "T_mem"))
+        return dtype_ctype(t);
+    if (!strcmp(word, "I_mem"))
+        return index == DT_none ? NULL : dtype_ctype(index);
+    if (!strcmp(word, "T_val"))
+        return dtype_ctype(dtype_compute(t));
+    if (!strcmp(word, "T_load"))
+        return half_name(t, true) ? half_name(t, true) : "";
+    if (!strcmp(word, "T_store"))
+        return half_name(t, false) ? half_name(t, false)
+                                   : arena_printf(a, "(%s)", dtype_ctype(t));
+    if (!strcmp(word, "T_key"))
+        return wide ? "uint64_t" : "uint32_t";
+    if (!strcmp(word, "T_bits"))
+        return arena_printf(a, "%d", 8 * dtype_size(t));
+    if (!strcmp(word, "T_float"))
+        return dtype_is_float(t) ? "1" : "0";
+    size_t n = strlen(word);
+    if (index != DT_none && n > 4 && !strcmp(word + n - 4, "_T_I"))
+        return arena_printf(a, "%.*s_%s_%s", (int)(n - 4), word, dtype_name(t), dtype_name(index));
+    if (n > 2 && !strcmp(word + n - 2, "_T"))
+        return arena_printf(a, "%.*s_%s", (int)(n - 2), word, dtype_name(t));
+    return NULL;
+}
+
+static const char *typed_piece(Arena *a, const TextPiece *piece, DType t, DType index)
+{
+    StrBuf out = {.a = a};
+    for (size_t i = 0; i < piece->ntext;) {
+        size_t len = 0;
+        while (i + len < piece->ntext && is_word(piece->text[i + len]))
+            len++;
+        if (!len) {
+            sb_putc(&out, piece->text[i++]);
+            continue;
+        }
+        const char *word = arena_strndup(a, piece->text + i, len);
+        const char *now = type_word(a, word, t, index);
+        sb_puts(&out, now ? now : word);
+        i += len;
+    }
+    return sb_text(&out);
+}
+
+static const char *made_for_types(Arena *a, const char *name)
+{
+    const char *last = strrchr(name, '_');
+    const DType t = last ? dtype_parse(last + 1) : DT_none;
+    if (t == DT_none)
+        return NULL;
+    const int n = (int)(last - name);
+    const TextPiece *piece = find_piece(arena_printf(a, "%.*s_T", n, name));
+    if (piece)
+        return typed_piece(a, piece, t, DT_none);
+    const char *front = arena_strndup(a, name, (size_t)n), *first = strrchr(front, '_');
+    const DType value = first ? dtype_parse(first + 1) : DT_none;
+    if (value == DT_none)
+        return NULL;
+    piece = find_piece(arena_printf(a, "%.*s_T_I", (int)(first - front), front));
+    return piece ? typed_piece(a, piece, value, t) : NULL;
+}
+
 /* --- what is needed ------------------------------------------------------------------------------
  */
 
@@ -103,6 +181,13 @@ static void need(Paste *p, const char *name, size_t n)
     if (piece) {
         need_all(p, piece->text, piece->ntext);
         put_translated(p, piece->text, piece->ntext);
+        sb_putc(p->out, '\n');
+        return;
+    }
+    const char *typed = made_for_types(p->a, copy);
+    if (typed) {
+        need_all(p, typed, strlen(typed));
+        put_translated(p, typed, strlen(typed));
         sb_putc(p->out, '\n');
         return;
     }

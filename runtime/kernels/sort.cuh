@@ -1,0 +1,1 @@
+/* sort.cuh: rows in order, on a GPU. SPDX-License-Identifier: MIT */

@@ -1,0 +1,1 @@
+/* sort.h: rows in order, in C. SPDX-License-Identifier: MIT */
