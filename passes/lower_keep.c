@@ -106,12 +106,26 @@ static bool worth(const Keeps *w, KExpr e, Choice choice)
                                  : true;
 }
 
+/* Most of the work is done in one operand, which can be kept as well. */
+static bool work_below(const Keeps *w, KExpr e, uint32_t pass)
+{
+    const KExprInfo *x = kexpr(w->k, e);
+    for (uint32_t i = 0; i < x->nin; i++) {
+        const uint32_t in = x->in[i].id;
+        if (w->first[in] && w->first[in] <= pass && worth(w, x->in[i], KEEP_WORK) &&
+            w->weight[e.id] - w->weight[in] < WORK)
+            return true;
+    }
+    return false;
+}
+
 static void choose_in(Keeps *w, KExpr e, uint32_t pass, Choice choice)
 {
     if (!e.id || !w->varies[e.id])
         return;
     const KExprInfo *x = kexpr(w->k, e);
-    if (w->first[e.id] && w->first[e.id] <= pass && worth(w, e, choice)) {
+    if (w->first[e.id] && w->first[e.id] <= pass && worth(w, e, choice) &&
+        !(choice == KEEP_WORK && work_below(w, e, pass))) {
         if (!w->last[e.id])
             vec_push(w->b->l->a, &w->chosen, e.id);
         w->last[e.id] = pass;
