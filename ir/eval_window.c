@@ -51,6 +51,8 @@ static void eval_window(EvalNode *q, const Windows *w)
         }
         if (there)
             q->out->at[k] = x->at[eval_ravel(x, from)];
+        else if (q->n->nin > 1)
+            q->out->at[k] = q->in[1]->at[0];
     }
 }
 

@@ -49,6 +49,8 @@ const char *infer_window(Infer *q)
         error = "a size for each windowed axis is needed";
     if (!error && x->rank + axes.n > MAX_RANK)
         error = infer_say(q, "a tensor may have at most %d axes", MAX_RANK);
+    if (!error && q->nin == 2 && (q->x[1].rank || q->x[1].dtype != x->dtype))
+        error = "what surrounds x must be a scalar of the same dtype";
     if (error)
         return error;
     Dim shape[MAX_RANK];
@@ -99,7 +101,8 @@ const char *infer_conv(Infer *q)
     if (error)
         return error;
     const Dim g = dim_const(t, groups.n ? groups.at[0] : 0);
-    if (groups.n != 1 || groups.at[0] < 1 || dim_equal(t, x->shape[1], dim_mul(t, g, w->shape[1])) != YES ||
+    if (groups.n != 1 || groups.at[0] < 1 ||
+        dim_equal(t, x->shape[1], dim_mul(t, g, w->shape[1])) != YES ||
         !dim_exact_div(t, w->shape[0], g).id)
         return "the channels, the weights and the groups do not fit";
     Dim shape[MAX_RANK] = {x->shape[0], w->shape[0]};

@@ -56,9 +56,10 @@ static Val build_windows(Builder *b, Op op, const Val *in, uint32_t nin, const W
     return build(b, op, in, nin, attrs);
 }
 
-Val build_window(Builder *b, Val x, const int64_t *axes, uint32_t n, const Window *w)
+Val build_window(Builder *b, Val x, Val value, const int64_t *axes, uint32_t n, const Window *w)
 {
-    return build_windows(b, OP_window, &x, 1, w, n, attr_words(axes, n));
+    return build_windows(b, OP_window, (Val[]){x, value}, value.node ? 2 : 1, w, n,
+                         attr_words(axes, n));
 }
 
 Val build_fold(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w)

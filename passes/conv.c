@@ -40,14 +40,25 @@ static double elements(const Conv *c, bool windows)
 
 /* --- fold ------------------------------------------------------------------------------------- */
 
+/* y with its last n axes in front of `n` others: what is reduced away stands outside of the pixels,
+ * over which a kernel runs. The axes reduced are then `at`, at + 1, .. */
+static Val windows_before(Builder *b, Val y, uint32_t at, uint32_t n)
+{
+    const uint32_t rank = val_info(b->p, b->g, y)->rank;
+    int64_t perm[MAX_RANK];
+    for (uint32_t i = 0; i < rank; i++)
+        perm[i] = i < at ? i : i < at + n ? rank - n + (i - at) : i - n;
+    return build_transpose(b, y, perm);
+}
+
 static Val fold_sum(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w)
 {
-    const Val placed = build_unwindow(b, y, axes, n, w);
-    const uint32_t rank = val_info(b->p, b->g, placed)->rank;
-    int64_t last[MAX_RANK];
+    const uint32_t first = (uint32_t)axes[0];
+    const Val placed = windows_before(b, build_unwindow(b, y, axes, n, w), first, n);
+    int64_t over[MAX_RANK];
     for (uint32_t i = 0; i < n; i++)
-        last[i] = rank - n + i;
-    return build_reduce(b, RED_add, placed, last, n);
+        over[i] = first + i;
+    return build_reduce(b, RED_add, placed, over, n);
 }
 
 static void expand_fold(Rewrite *rw, uint32_t id)
@@ -129,10 +140,8 @@ static Val pointwise_form(const Conv *c)
     const Val w = build_reshape(c->b, c->w, shape + !g, 2 + g);
     const Val x = images_by_group(c);
     const int64_t batch_w = 0, batch_x = 1, axis_w = 1 + (int64_t)g, axis_x = 1 + (int64_t)g;
-    return images_first(c,
-                        build_dot(c->b, w, x, &batch_w, &batch_x, g, &axis_w, &axis_x, 1,
-                                  c->xt.dtype),
-                        0);
+    return images_first(
+        c, build_dot(c->b, w, x, &batch_w, &batch_x, g, &axis_w, &axis_x, 1, c->xt.dtype), 0);
 }
 
 /* One row a group: nothing of x is used twice by the rows. The sum runs over the channels of the
@@ -167,7 +176,8 @@ static Val sum_form(const Conv *c)
     int64_t axes[MAX_RANK], dims[MAX_RANK], over[MAX_RANK];
     for (uint32_t i = 0; i < c->n; i++)
         axes[i] = lead + i;
-    x = build_window(c->b, x, axes, c->n, c->axes);
+    x = build_window(c->b, x, (Val){0, 0}, axes, c->n, c->axes);
+    x = windows_before(c->b, x, lead, c->n);
     const TypeInfo ty = *val_info(c->b->p, c->b->g, x);
     Dim shape[MAX_RANK] = {rows, c->in};
     uint32_t rank = 1 + deep, nover = 0;
@@ -177,10 +187,10 @@ static Val sum_form(const Conv *c)
         over[nover++] = 2;
     for (uint32_t i = 0; i < c->n; i++) {
         shape[rank] = c->axes[i].size;
-        dims[rank++] = over[nover++] = ty.rank - c->n + i;
+        dims[rank++] = over[nover++] = lead + i;
     }
-    const Val w = build_broadcast(c->b, build_reshape(c->b, c->w, shape, rank), ty.shape, ty.rank,
-                                  dims);
+    const Val w =
+        build_broadcast(c->b, build_reshape(c->b, c->w, shape, rank), ty.shape, ty.rank, dims);
     const DType wide = dtype_compute(ty.dtype);
     const Val y = build2(c->b, OP_mul, build_cast(c->b, x, wide), build_cast(c->b, w, wide));
     return build_cast(c->b, build_reduce(c->b, RED_add, y, over, nover), ty.dtype);
@@ -245,7 +255,7 @@ static Val product_form(const Conv *c)
     int64_t axes[MAX_RANK], perm[MAX_RANK], axis_w[MAX_RANK], axis_x[MAX_RANK];
     for (uint32_t i = 0; i < n; i++)
         axes[i] = spatial + i;
-    const Val x = build_window(c->b, images_by_group(c), axes, n, c->axes);
+    const Val x = build_window(c->b, images_by_group(c), (Val){0, 0}, axes, n, c->axes);
     const bool weights = elements(c, true) > elements(c, false); /* a gradient of weights */
     uint32_t at = 0;
     if (g)

@@ -221,6 +221,8 @@ static KExpr guarded(KBuild *b, Pred *p, Val v, const Dim *at, KExpr otherwise)
 {
     if (p->never)
         return otherwise;
+    if (!p->terms.n)
+        return kbuild_value(b, v, at);
     uint32_t before = b->guard.n;
     for (uint32_t i = 0; i < p->terms.n; i++)
         vec_push(b->l->a, &b->guard, p->terms.at[i]);
@@ -284,7 +286,9 @@ static KExpr value_window(KBuild *b, const Node *n, const Dim *at)
         q = dim_sub(t, q, w[i].lo);
         inner[axes.at[i]] = pred_place(b, &p, q, x.shape[axes.at[i]], w[i].spread);
     }
-    return guarded(b, &p, n->in[0], inner, kbuild_const(b, x.dtype, 0));
+    const KExpr around =
+        n->nin > 1 ? kbuild_value(b, n->in[1], NULL) : kbuild_const(b, x.dtype, 0);
+    return guarded(b, &p, n->in[0], inner, around);
 }
 
 /* z[.., i, .., k] is y[.., o, .., k] with o * stride + k * dilation - lo = i * spread. */

@@ -31,7 +31,7 @@ void vjp_fold(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     for (uint32_t i = 0; i < axes.n; i++)
         w[i].out = y.shape[axes.at[i]];
     vjp_stage(r, STAGE_BACKWARD);
-    vjp_give(r, n, 0, build_window(r->b, dy[0], axes.at, axes.n, w));
+    vjp_give(r, n, 0, build_window(r->b, dy[0], (Val){0, 0}, axes.at, axes.n, w));
 }
 
 /* --- conv ------------------------------------------------------------------------------------- */
