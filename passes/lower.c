@@ -487,6 +487,25 @@ static void take_over(Lower *l, const FuseGroup *grp)
     }
 }
 
+/* An op that changes its first operand: the result takes its memory, if that dies here. */
+static void change_first(Lower *l, const FuseGroup *grp)
+{
+    const Val out = grp->roots.at[0].val;
+    const Node *n = graph_node(l->g, out);
+    int32_t own = own_buffer(l, out);
+    if (!op_updates_first(n->op) || own < 0 || l->f->buffers.at[own].is_concat || !grp->inputs.n)
+        return;
+    const Val in = grp->inputs.at[0];
+    double value;
+    bool again = opaque_fills(l->g, n, 0, &value);
+    for (uint32_t i = 1; i < grp->inputs.n; i++)
+        again |= val_eq(grp->inputs.at[i], in);
+    const Loc *loc = again ? NULL : lower_loc(l, in);
+    if (loc && loc_is_row_major(l->t, loc) && dim_is_zero(l->t, loc->offset) &&
+        dies_in(l, l->group, in))
+        place_value(l, out, own, loc->buf);
+}
+
 static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
@@ -511,6 +530,7 @@ static void lower_group(Lower *l, uint32_t number)
         lower_copy(l, grp);
         break;
     case CLASS_OPAQUE:
+        change_first(l, grp);
         lower_opaque(l, grp);
         break;
     }

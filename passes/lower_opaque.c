@@ -137,6 +137,12 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
 {
     const Node *n = graph_node(l->g, grp->roots.at[0].val);
     switch (n->op) {
+    case OP_scatter:
+        lower_scatter(l, grp);
+        break;
+    case OP_cumulate:
+        lower_cumulate(l, grp);
+        break;
     default:
         diag_report(l->p->cx->diags, DIAG_not_supported, n->site.at,
                     "kernels for `%s` are not supported yet", op_name(n->op));

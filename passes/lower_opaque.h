@@ -42,6 +42,9 @@ void opaque_int(OpaqueCall *c, Dim d);
 void opaque_grid(OpaqueCall *c, Dim extent);
 void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp);
 
+void lower_scatter(Lower *l, const FuseGroup *grp);
+void lower_cumulate(Lower *l, const FuseGroup *grp);
+
 /** The product of the axes [from, to). */
 Dim opaque_product(Lower *l, const TypeInfo *t, uint32_t from, uint32_t to);
 
