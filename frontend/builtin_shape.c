@@ -1,5 +1,6 @@
 /* builtin_shape.c: views and rearrangements of the prelude. SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
+#include "frontend/windows.h"
 
 #include <string.h>
 
@@ -465,10 +466,8 @@ bool builtin_pad(Elab *e, const Call *c, Value *out)
     Dim by[2 * MAX_RANK];
     if (!arg_tensor(e, c, 0, &x) || !arg_string(e, c, 2, &mode))
         return false;
-    if (strcmp(mode, "constant")) {
-        elab_unsupported(e, c->at, "pad with mode \"%s\"", mode);
-        return false;
-    }
+    if (strcmp(mode, "constant"))
+        return pad_with_itself(e, c, x, mode, out);
     const TypeInfo t = *type_at(e, x);
     const List *l = c->arg[1].kind == V_list ? c->arg[1].list : NULL;
     if (!l || l->n % 2 || l->n > 2u * t.rank)

@@ -1,4 +1,5 @@
-/* windows.h: what the functions with sliding windows share (builtin_conv.c, builtin_pool.c).
+/* windows.h: what the functions with sliding windows share (builtin_conv.c, builtin_pool.c,
+ * builtin_pad.c).
  * SPDX-License-Identifier: MIT */
 #ifndef TENON_WINDOWS_H
 #define TENON_WINDOWS_H
@@ -20,6 +21,8 @@ bool window_images(Elab *e, const Call *c, uint32_t n, const char *what, Images 
 Val window_result(Elab *e, const Images *x, Val y);
 /** Elements from the first to the last one of a window, both counted. */
 Dim window_reach(Elab *e, int64_t size, int64_t dilation);
+/** pad by what the tensor holds: mode reflect, replicate or circular (builtin_pad.c). */
+bool pad_with_itself(Elab *e, const Call *c, Val x, const char *mode, Value *out);
 /** At least one window fits, or an entry check says so. */
 bool window_exists(Elab *e, const Call *c, Dim out, uint32_t axis);
 
