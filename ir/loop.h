@@ -58,6 +58,8 @@ typedef struct {
     uint32_t nyield;
     const Val *yield;
     const bool *sum; /* yield k is added up over the turns, not stacked; or NULL */
+    uint32_t nknown; /* values of the turn whose values of all turns are there already: known_all */
+    const Val *known, *known_all;
 } LoopTrace;
 
 /** A value that stands for a carry while a turn is traced. */

@@ -31,6 +31,7 @@ typedef struct {
     bool *carry;  /* [node]: depends on a carry */
     bool *feeds;  /* [node]: a carry or an effect needs it */
     bool *core;   /* [node]: of the body */
+    bool *known;  /* [node]: all turns' values are there */
     uint8_t *moves; /* [node]: of moves_behind: 0 not asked yet, 1 no, 2 yes */
     bool *keep;     /* [carry] */
     Vals stacked; /* core values that are needed for all turns */
@@ -124,7 +125,13 @@ static void mark(Build *q)
 static bool is_sliced(const Build *q, uint32_t id)
 {
     const Node *n = &q->g->nodes.at[id];
-    return q->q.can[id] && !q->carry[id] && (is_heavy(n->op) || (n->op == OP_slice && !dep(q, n->in[0])));
+    if (!q->q.can[id] || q->carry[id])
+        return false;
+    if (q->known[id])
+        return true;
+    if (n->op == OP_reshape)
+        return is_sliced(q, n->in[0].node);
+    return is_heavy(n->op) || (n->op == OP_slice && !dep(q, n->in[0]));
 }
 
 static void need(Build *q, Val v, bool *marks)
@@ -554,6 +561,7 @@ static Build begin(Builder *b, const LoopTrace *t)
     q.carry = arena_array(q.a, bool, q.n);
     q.feeds = arena_array(q.a, bool, q.n);
     q.core = arena_array(q.a, bool, q.n);
+    q.known = arena_array(q.a, bool, q.n);
     q.moves = arena_array(q.a, uint8_t, q.n);
     q.keep = arena_array(q.a, bool, t->ncarry + 1);
     q.q = (Batch){.b = b, .trip = t->trip, .loop = t->loop, .n = q.n};
@@ -575,11 +583,28 @@ static Val emit_stack(Build *q, Val v)
     return build_broadcast_to(q->b, v, shape, t.rank + 1u);
 }
 
+static void set_known(Build *q)
+{
+    for (uint32_t i = 0; i < q->trace->nknown; i++) {
+        const Val v = q->trace->known[i];
+        if (!q->q.dep[v.node] || q->carry[v.node])
+            continue;
+        if (!q->q.made[v.node])
+            q->q.made[v.node] = arena_array(q->a, Val, node_of(q, v)->nout);
+        q->q.made[v.node][v.result] = q->trace->known_all[i];
+        q->known[v.node] = q->q.can[v.node] = true;
+    }
+    for (uint32_t id = q->trace->first; id < q->n; id++) /* what is made of them */
+        q->q.can[id] |= q->q.dep[id] && !q->carry[id] &&
+                        q->g->nodes.at[id].op != OP_input && batch_can(&q->q, id);
+}
+
 const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint32_t *at)
 {
     Build q = begin(b, t);
     SumKind *kinds = arena_array(q.a, SumKind, q.n);
     mark(&q);
+    set_known(&q);
     for (uint32_t c = 0; c < t->ncarry; c++)
         need(&q, t->after[c], q.feeds);
     const uint32_t neffects = q.g->effects.n;

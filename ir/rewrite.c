@@ -11,6 +11,7 @@ Rewrite rewrite_begin(Program *p, Graph *old)
     *g = (Graph){.name = old->name,
                  .kind = old->kind,
                  .method = old->method,
+                 .extends = old->extends,
                  .at = old->at,
                  .doc = old->doc};
     vec_push(p->cx->perm, &g->nodes, ((Node){0}));

@@ -134,6 +134,7 @@ typedef struct Graph {
     VEC(Val)
     saved; /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
               them as its parameters after the cotangents */
+    uint32_t extends; /* BODY: index + 1 of the body whose results are the first of these */
     Span at;
     const char *doc;
     uint32_t *table; /* hash-consing; private to tensor_build.c */

@@ -81,17 +81,48 @@ static void verify(const Program *p, const char *pass, bool explicit_shapes)
     round_trip(p, pass);
 }
 
+/* The bodies of scans that a graph still has. */
+static void mark_bodies(const Program *p, const Graph *g, bool *used)
+{
+    const bool *live = graph_live(p, g);
+    for (uint32_t id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!live[id] || n->op != OP_scan || used[node_int(n, ATTR_body)])
+            continue;
+        used[node_int(n, ATTR_body)] = true;
+        mark_bodies(p, p->graphs.at[node_int(n, ATTR_body)], used);
+    }
+}
+
+/* Graphs have other numbers now. Nothing is built any more, so that nodes may change. */
+static void renumber_bodies(Graph *g, const uint32_t *moved)
+{
+    for (uint32_t id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op == OP_scan) {
+            int64_t *word = (int64_t *)(uintptr_t)node_attr(&g->nodes.at[id], ATTR_body).at;
+            *word = moved[*word];
+        }
+}
+
 /* Training graphs that have nothing to differentiate, and definitions, which are inlined by now. */
 static void drop_finished(Program *p)
 {
+    bool *used = arena_array(p->cx->scratch, bool, p->graphs.n);
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const GraphKind kind = p->graphs.at[i]->kind;
+        used[i] |= kind != GRAPH_TRAINING && kind != GRAPH_DEF && kind != GRAPH_BODY;
+        if (kind != GRAPH_TRAINING && kind != GRAPH_DEF && kind != GRAPH_BODY)
+            mark_bodies(p, p->graphs.at[i], used);
+    }
     uint32_t *moved = arena_array(p->cx->scratch, uint32_t, p->graphs.n), n = 0;
     for (uint32_t i = 0; i < p->graphs.n; i++) {
-        GraphKind kind = p->graphs.at[i]->kind;
         moved[i] = n;
-        if (kind != GRAPH_TRAINING && kind != GRAPH_DEF)
+        if (used[i])
             p->graphs.at[n++] = p->graphs.at[i];
     }
     p->graphs.n = n;
+    for (uint32_t i = 0; i < n; i++)
+        renumber_bodies(p->graphs.at[i], moved);
     for (uint32_t i = 0; i < p->trains.n; i++)
         p->trains.at[i].graph_step = moved[p->trains.at[i].graph_step];
 }

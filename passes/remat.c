@@ -168,7 +168,7 @@ static bool feeds_product(const Cut *c, uint32_t id)
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
         uint32_t u = c->users.list[i];
         Op op = c->g->nodes.at[u].op;
-        if (c->back[u] && (op == OP_dot || op == OP_conv))
+        if (c->back[u] && (op == OP_dot || op == OP_conv || op == OP_scan))
             return true;
         if ((op_is_view(op) || op == OP_concat) && feeds_product(c, u))
             return true;
@@ -192,7 +192,7 @@ static bool never_again(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
     if (kept_by_reference(c, n) || n->op == OP_dot || n->op == OP_conv || n->op == OP_cumulate ||
-        n->op == OP_key || n->op == OP_state || n->op == OP_transfer || n->op == OP_print || n->op == OP_check)
+        n->op == OP_scan || n->op == OP_key || n->op == OP_state || n->op == OP_transfer || n->op == OP_print || n->op == OP_check)
         return true;
     if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
         return false;
@@ -212,7 +212,7 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
     if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
         return FOREVER;
     bool stored = n->op == OP_dot || n->op == OP_conv || n->op == OP_fold || n->op == OP_reduce ||
-                  n->op == OP_key || n->op == OP_cumulate;
+                  n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan;
     for (uint32_t i = 0; i < c->g->results.n && !stored; i++)
         stored = c->g->results.at[i].val.node == id;
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1] && !stored; i++) {

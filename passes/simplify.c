@@ -142,7 +142,8 @@ bool pass_simplify(Pipeline *pl)
         GraphKind kind = p->graphs.at[i]->kind;
         if (kind == GRAPH_DEF)
             continue;
-        p->graphs.at[i] = simplify_graph(p, p->graphs.at[i], kind != GRAPH_TRAINING);
+        const bool final = kind != GRAPH_TRAINING && kind != GRAPH_BODY; /* bodies: pass scan */
+        p->graphs.at[i] = simplify_graph(p, p->graphs.at[i], final);
         drop_commits(p->graphs.at[i]);
     }
     return true;

@@ -178,6 +178,8 @@ VjpRule *vjp_rule(Op op)
         return vjp_conv;
     case OP_call:
         return vjp_call;
+    case OP_scan:
+        return vjp_scan;
     case OP_transfer:
         return vjp_transfer;
     case OP_print:

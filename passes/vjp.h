@@ -42,7 +42,7 @@ bool vjp_differentiate_to(Builder *b, const Val *y, const Val *dy, uint32_t ny, 
                           uint32_t nwrt, Val *out);
 VjpRule vjp_window, vjp_fold, vjp_conv; /* vjp_window.c */
 VjpRule vjp_scatter, vjp_sort;
-VjpRule vjp_reduce, vjp_cumulate, vjp_dot, vjp_gather, vjp_call;
+VjpRule vjp_reduce, vjp_cumulate, vjp_dot, vjp_gather, vjp_call, vjp_scan;
 
 /* Builder helpers: `back` makes the node belong to the backward stage even if all its operands are
  * forward values. Without it a node of forward values stays forward, and may be saved. */
