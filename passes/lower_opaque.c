@@ -111,6 +111,9 @@ void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp)
         args[i] = kbuild_param(b, &q->loc, q->dtype, q->mode, q->name);
     }
     for (uint32_t i = 0; i < c->ngrid; i++) {
+        ints[i] = dim_const(l->t, 0);
+        if (dim_is_one(l->t, c->grid[i]))
+            continue;
         Symbol axis = kbuild_axis(b, c->grid[i]);
         block = &kbuild_for(b, block, axis, FOR_GRID)->body;
         ints[i] = dim_of(l->t, axis);
