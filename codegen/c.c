@@ -1,49 +1,27 @@
-/* c.c: see c.h. A lanes loop is a plain loop; where it folds into accumulators it goes in blocks of
- * 16 with one accumulator a lane, joined pairwise, so that every vector width gives the same bits.
- * Cells that are lanes (and lanes that have loops inside) go in strips, with arrays for what each
- * of them owns. SPDX-License-Identifier: MIT */
+/* c.c: see c.h. Statements, accumulators, cells and functions; loops are in c_loops.c.
+ * SPDX-License-Identifier: MIT */
 #include "codegen/c.h"
+#include "codegen/c_internal.h"
 #include "ir/base/die.h"
 #include "ir/host.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A run of neighbouring indices of `axis`, printed as axis + l for l in 0..count. */
-typedef struct {
-    bool on;
-    Symbol axis;
-    int width;         /* of its arrays */
-    const char *count; /* "16", or what the last run has */
-} Strip;
-
-typedef struct {
-    KText t;
-    Strip strip;
-} CPrint;
-
-static void print_block(CPrint *c, const KBlock *b);
-static void print_strip_block(CPrint *c, const KBlock *b);
-
-static const char *name_of(const CPrint *c, Sym s)
+const char *c_name_of(const CPrint *c, Sym s)
 {
     return sym_text(c->t.p->cx->names, s);
 }
 
-static const char *axis_name(const CPrint *c, Symbol s)
+const char *c_axis_name(const CPrint *c, Symbol s)
 {
-    return name_of(c, dim_symbol(c->t.p->cx->dims, s)->name);
-}
-
-static DimTable *dims(const CPrint *c)
-{
-    return c->t.p->cx->dims;
+    return c_name_of(c, dim_symbol(c_dims(c), s)->name);
 }
 
 /* --- plain statements ----------------------------------------------------------------------------
  */
 
-static void print_let(CPrint *c, const KStmt *s)
+void c_let(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     ktext_line(t, s);
@@ -60,9 +38,13 @@ static void print_fold(CPrint *c, const KStmt *s)
     KText *t = &c->t;
     ktext_line(t, s);
     const char *index = NULL;
+    if (t->accs[s->acc].values) { /* folded with its block */
+        emit_line(&t->e, "%s[l] = %s;", t->accs[s->acc].values, ktext_expr(t, s->expr).text);
+        return;
+    }
     if (s->fold_index.id) {
-        Dim at =
-            t->nsubst ? dim_substitute(dims(c), s->fold_index, t->subst, t->nsubst) : s->fold_index;
+        Dim at = t->nsubst ? dim_substitute(c_dims(c), s->fold_index, t->subst, t->nsubst)
+                           : s->fold_index;
         index = ktext_dim(t, at).text;
     }
     emit_line(&t->e, "%s;", acc_fold(t, s->acc, ktext_expr(t, s->expr).text, index));
@@ -72,9 +54,9 @@ static void print_keep(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     ktext_line(t, s);
-    Dim at = s->keep_index.id ? s->keep_index : dim_of(dims(c), t->lane_axis);
+    Dim at = s->keep_index.id ? s->keep_index : dim_of(c_dims(c), t->lane_axis);
     if (t->nsubst)
-        at = dim_substitute(dims(c), at, t->subst, t->nsubst);
+        at = dim_substitute(c_dims(c), at, t->subst, t->nsubst);
     emit_line(&t->e, "%s[%s] = %s;", t->keeps[s->keep], ktext_dim(t, at).text,
               ktext_expr(t, s->expr).text);
 }
@@ -85,7 +67,7 @@ static void print_keep(CPrint *c, const KStmt *s)
 static void name_fields(CPrint *c, uint32_t acc, const char *tail)
 {
     KText *t = &c->t;
-    const char *base = name_of(c, t->k->accs.at[acc].name);
+    const char *base = c_name_of(c, t->k->accs.at[acc].name);
     int n = reducer_info(t->k->accs.at[acc].reducer)->nfields;
     for (int f = 0; f < n; f++)
         t->accs[acc].field[f] =
@@ -119,7 +101,7 @@ static void print_array_start(CPrint *c, uint32_t acc, const char *size)
     }
 }
 
-static void print_acc(CPrint *c, const KStmt *s)
+void c_acc(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     AccInfo *acc = &t->accs[s->acc];
@@ -154,7 +136,7 @@ static void print_results(CPrint *c, uint32_t acc, const Text *fields)
     KText *t = &c->t;
     AccInfo *info = &t->accs[acc];
     const KAcc *a = &t->k->accs.at[acc];
-    const char *base = name_of(c, a->name);
+    const char *base = c_name_of(c, a->name);
     int n = reducer_info(a->reducer)->nresults;
     for (int r = 0; r < n; r++) {
         const char *suffix = a->reducer == RED_moments ? (r ? "_var" : "_mean") : r ? "_at" : "";
@@ -197,302 +179,8 @@ static void print_total(CPrint *c, const KStmt *s)
     print_results(c, s->acc, to);
 }
 
-/* --- strips --------------------------------------------------------------------------------------
+/* --- blocks ------------------------------------------------------------------------------------
  */
-
-/* Loops inside a strip run for all of its lanes together: their bounds must not depend on the lane.
- */
-static bool can_strip(const CPrint *c, const KBlock *b, Symbol axis)
-{
-    for (uint32_t i = 0; i < b->n; i++) {
-        const KStmt *s = &b->at[i];
-        if (s->kind == KS_FOR &&
-            (dim_mentions(dims(c), s->lo, axis) || dim_mentions(dims(c), s->hi, axis) ||
-             dim_mentions_kind(dims(c), s->hi, SYM_LOADED) || s->loop == FOR_LANES))
-            return false;
-        if (s->kind == KS_WHEN && kblock_has_loop(&s->body))
-            return false;
-        if ((s->kind == KS_FOR || s->kind == KS_WHEN) && !can_strip(c, &s->body, axis))
-            return false;
-    }
-    return true;
-}
-
-static bool folds_lanes(const CPrint *c, const KBlock *b)
-{
-    for (uint32_t i = 0; i < b->n; i++) {
-        const KStmt *s = &b->at[i];
-        if (s->kind == KS_FOLD && c->t.accs[s->acc].store == ACC_LANES)
-            return true;
-        if (folds_lanes(c, &s->body))
-            return true;
-    }
-    return false;
-}
-
-static void strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool from_zero)
-{
-    KText *t = &c->t;
-    Symbol l =
-        dim_new_symbol(dims(c), SYM_AXIS, sym_of(t->p->cx->names, "l"), dim_const(dims(c), width));
-    t->symbol[l.id] = "l";
-    t->wide[l.id] = false;
-    CHECK(t->nsubst < MAX_SUBST);
-    Dim base = from_zero ? dim_const(dims(c), 0) : dim_of(dims(c), axis);
-    t->subst[t->nsubst++] = (DimSubst){axis, dim_add(dims(c), base, dim_of(dims(c), l))};
-    t->strip = "l";
-    c->strip = (Strip){true, axis, width, count};
-}
-
-static void strip_end(CPrint *c, Strip before)
-{
-    c->t.nsubst--;
-    c->t.strip = before.on ? "l" : NULL;
-    c->strip = before;
-}
-
-static bool is_grouped(const KStmt *s)
-{
-    return s->kind == KS_LET || s->kind == KS_STORE || s->kind == KS_FOLD || s->kind == KS_WHEN ||
-           s->kind == KS_CHECK || s->kind == KS_KEEP;
-}
-
-/* A LET of a strip that other groups of statements read as well: an array, an element a lane. */
-static bool crosses(CPrint *c, const KBlock *b, uint32_t let, uint32_t group_end)
-{
-    if (b->at[let].axis.id)
-        return true; /* an index: read from sizes */
-    for (uint32_t i = group_end; i < b->n; i++)
-        if (kstmt_uses(&c->t, &b->at[i], b->at[let].expr))
-            return true;
-    return false;
-}
-
-static void declare_crossing(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    const char *name = ktext_let_name(t, s);
-    DType type = kexpr(t->k, s->expr)->type;
-    emit_line(&t->e, "%s %s[%d];", s->axis.id ? "int64_t" : ktext_value(t, type), name,
-              c->strip.width);
-    if (s->axis.id)
-        t->symbol[s->axis.id] = arena_printf(t->a, "%s[l]", name);
-}
-
-static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end)
-{
-    KText *t = &c->t;
-    bool several = end < b->n || first > 0;
-    const char **array = arena_array(t->a, const char *, end - first);
-    for (uint32_t i = first; i < end && several; i++)
-        if (b->at[i].kind == KS_LET && crosses(c, b, i, end)) {
-            declare_crossing(c, &b->at[i]);
-            array[i - first] = t->names.taken.at[t->names.taken.n - 1];
-        }
-    VEC(uint32_t) arrays = {0};
-    emit_open(&t->e, "for (int l = 0; l < %s; l++) {", c->strip.count);
-    Scope scope = scope_begin(t);
-    for (uint32_t i = first; i < end; i++) {
-        const KStmt *s = &b->at[i];
-        if (!array[i - first]) {
-            KBlock one = {(KStmt *)(uintptr_t)s, 1, 1};
-            if (s->kind == KS_LET)
-                print_let(c, s);
-            else
-                print_block(c, &one);
-            continue;
-        }
-        const char *element = arena_printf(t->a, "%s[l]", array[i - first]);
-        ktext_line(t, s);
-        emit_line(&t->e, "%s = %s;", element, ktext_expr(t, s->expr).text);
-        vec_push(t->a, &arrays, s->expr.id);
-        ktext_let(t, s->expr, (Text){element, PREC_PRIMARY});
-    }
-    scope_end(t, scope);
-    emit_close(&t->e, "");
-    for (uint32_t i = first; i < end; i++)
-        if (array[i - first])
-            ktext_let(t, b->at[i].expr,
-                      (Text){arena_printf(t->a, "%s[l]", array[i - first]), PREC_PRIMARY});
-}
-
-static void print_for_head(CPrint *c, const KStmt *s);
-
-static void print_strip_block(CPrint *c, const KBlock *b)
-{
-    for (uint32_t i = 0; i < b->n;) {
-        const KStmt *s = &b->at[i];
-        if (s->kind == KS_LET && !s->axis.id && !kexpr_depends(&c->t, s->expr, c->strip.axis)) {
-            print_let(c, s);
-            i++;
-        } else if (s->kind == KS_FOR) {
-            Scope scope = scope_begin(&c->t);
-            ktext_line(&c->t, s);
-            print_for_head(c, s);
-            print_strip_block(c, &s->body);
-            emit_close(&c->t.e, "");
-            scope_end(&c->t, scope);
-            i++;
-        } else if (is_grouped(s)) {
-            uint32_t end = i + 1;
-            while (end < b->n && is_grouped(&b->at[end]))
-                end++;
-            print_group(c, b, i, end);
-            i = end;
-        } else {
-            if (s->kind == KS_ACC)
-                print_acc(c, s);
-            i++; /* TOTAL, BARRIER: a strip is one thread */
-        }
-    }
-}
-
-/* --- loops ---------------------------------------------------------------------------------------
- */
-
-static bool is_static_int(const CPrint *c, Dim d, int64_t *value)
-{
-    return dim_is_const(dims(c), d, value) && *value <= INT32_MAX - STRIP_CELLS;
-}
-
-static void print_for_head(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    int64_t hi;
-    bool narrow = is_static_int(c, s->hi, &hi) && ktext_fits_int(t, s->lo);
-    const char *lo = ktext_dim(t, s->lo).text;
-    Text end = ktext_dim(t, s->hi);
-    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !narrow);
-    const char *type = narrow ? "int" : "int64_t";
-    if (end.prec == PREC_PRIMARY) {
-        emit_open(&t->e, "for (%s %s = %s; %s < %s; %s++) {", type, name, lo, name, end.text, name);
-        return;
-    }
-    const char *bound = name_unique(&t->names, arena_printf(t->a, "%s_end", name));
-    emit_open(&t->e, "for (%s %s = %s, %s = %s; %s < %s; %s++) {", type, name, lo, bound, end.text,
-              name, bound, name);
-}
-
-static void print_body(CPrint *c, const KBlock *b)
-{
-    Scope scope = scope_begin(&c->t);
-    if (c->strip.on)
-        print_strip_block(c, b);
-    else
-        print_block(c, b);
-    scope_end(&c->t, scope);
-}
-
-/* The end of a loop; a variable of its own if it takes work. */
-static const char *bound(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    Text end = ktext_dim(t, s->hi);
-    if (end.prec == PREC_PRIMARY)
-        return end.text;
-    const char *name = name_unique(&t->names, arena_printf(t->a, "%s_end", axis_name(c, s->axis)));
-    emit_line(&t->e, "const int64_t %s = %s;", name, end.text);
-    return name;
-}
-
-/* Blocks of 16 lanes, then the rest: element v + l belongs to lane l. */
-static void print_lane_blocks(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    Strip before = c->strip;
-    int64_t extent = 0;
-    bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(dims(c), s->lo);
-    bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || extent >= STRIP_LANES;
-    if (blocks && tail)
-        emit_open(&t->e, "{"); /* index and end are read behind the loop, and live no longer */
-    const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text;
-    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !fixed);
-    const char *type = fixed ? "int" : "int64_t";
-    if (blocks) {
-        if (tail) {
-            emit_line(&t->e, "%s %s = %s;", type, name, lo);
-            emit_open(&t->e, "for (; %s + 16 <= %s; %s += 16) {", name, end, name);
-        } else {
-            emit_open(&t->e, "for (%s %s = 0; %s < %s; %s += 16) {", type, name, name, end, name);
-        }
-        strip_begin(c, s->axis, STRIP_LANES, "16", false);
-        print_body(c, &s->body);
-        strip_end(c, before);
-        emit_close(&t->e, "");
-    }
-    if (!tail)
-        return;
-    strip_begin(c, s->axis, STRIP_LANES, blocks ? "rest" : end, !blocks);
-    if (blocks) {
-        emit_open(&t->e, "{");
-        emit_line(&t->e, fixed ? "const int rest = %s - %s;" : "const int rest = (int)(%s - %s);",
-                  end, name);
-    }
-    print_body(c, &s->body);
-    strip_end(c, before);
-    if (blocks) {
-        emit_close(&t->e, "");
-        emit_close(&t->e, "");
-    }
-}
-
-static void print_strips(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    Strip before = c->strip;
-    int64_t extent;
-    bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(dims(c), s->lo);
-    const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text, *cast = fixed ? "" : "(int)";
-    const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), !fixed);
-    emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += 64) {", fixed ? "int" : "int64_t", name, lo,
-              name, end, name);
-    emit_line(&t->e, "const int n_%s = %s - %s < 64 ? %s(%s - %s) : 64;", name, end, name, cast,
-              end, name);
-    strip_begin(c, s->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
-    print_body(c, &s->body);
-    strip_end(c, before);
-    emit_close(&t->e, "");
-}
-
-static bool is_bare(const KBlock *b)
-{
-    return b->n == 1 &&
-           (b->at[0].kind == KS_STORE || b->at[0].kind == KS_FOLD || b->at[0].kind == KS_KEEP);
-}
-
-static void print_plain_for(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    print_for_head(c, s);
-    if (is_bare(&s->body)) { /* drop the brace that stands at the end of the line */
-        t->e.out->n -= 3;
-        sb_putc(t->e.out, '\n');
-        print_body(c, &s->body);
-        emit_out(&t->e);
-    } else {
-        print_body(c, &s->body);
-        emit_close(&t->e, "");
-    }
-}
-
-static void print_for(CPrint *c, const KStmt *s)
-{
-    KText *t = &c->t;
-    Symbol before = t->lane_axis;
-    ktext_line(t, s);
-    Scope scope = scope_begin(t);
-    bool loops = kblock_has_loop(&s->body);
-    if (s->loop == FOR_LANES)
-        t->lane_axis = s->axis;
-    if (s->loop == FOR_LANES && folds_lanes(c, &s->body) && can_strip(c, &s->body, s->axis))
-        print_lane_blocks(c, s);
-    else if (s->loop == FOR_LANES && loops && can_strip(c, &s->body, s->axis) && !c->strip.on)
-        print_strips(c, s);
-    else
-        print_plain_for(c, s);
-    t->lane_axis = before;
-    scope_end(t, scope);
-}
 
 static void print_when(CPrint *c, const KStmt *s)
 {
@@ -500,24 +188,24 @@ static void print_when(CPrint *c, const KStmt *s)
     ktext_line(t, s);
     emit_open(&t->e, "if (%s) {", ktext_guard(t, s->pred).text);
     Scope scope = scope_begin(t);
-    print_block(c, &s->body);
+    c_block(c, &s->body);
     scope_end(t, scope);
     emit_close(&t->e, "");
 }
 
-static void print_block(CPrint *c, const KBlock *b)
+void c_block(CPrint *c, const KBlock *b)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
         switch (s->kind) {
         case KS_FOR:
-            print_for(c, s);
+            c_for(c, s);
             break;
         case KS_WHEN:
             print_when(c, s);
             break;
         case KS_LET:
-            print_let(c, s);
+            c_let(c, s);
             break;
         case KS_STORE:
             ktext_print_store(&c->t, s);
@@ -532,7 +220,7 @@ static void print_block(CPrint *c, const KBlock *b)
             print_keep(c, s);
             break;
         case KS_ACC:
-            print_acc(c, s);
+            c_acc(c, s);
             break;
         case KS_CHECK:
             ktext_print_check(&c->t, s);
@@ -571,7 +259,7 @@ static void declare_keeps(CPrint *c)
     KText *t = &c->t;
     for (uint32_t i = 0; i < t->k->keeps.n; i++) {
         const KKeep *k = &t->k->keeps.at[i];
-        t->keeps[i] = name_unique(&t->names, name_of(c, k->name));
+        t->keeps[i] = name_unique(&t->names, c_name_of(c, k->name));
         emit_line(&t->e, "%s %s[%s];", ktext_value(t, k->type), t->keeps[i],
                   ktext_dim(t, k->extent).text);
     }
@@ -585,7 +273,7 @@ static uint32_t print_uniform(CPrint *c, const Grid *g)
         for (int j = 0; j < g->n; j++)
             if (kexpr_depends(&c->t, g->body->at[i].expr, g->loops[j]->axis))
                 return i;
-        print_let(c, &g->body->at[i]);
+        c_let(c, &g->body->at[i]);
     }
     return i;
 }
@@ -597,12 +285,12 @@ static void print_axes(CPrint *c, const Grid *g)
     StrBuf out = {.a = t->a};
     for (int i = 0; i < g->n; i++) {
         const KStmt *s = g->loops[i];
-        Dim inner = dim_const(dims(c), 1);
+        Dim inner = dim_const(c_dims(c), 1);
         for (int j = i + 1; j < g->n; j++)
-            inner = dim_mul(dims(c), inner, g->loops[j]->hi);
-        const char *name = ktext_symbol(t, s->axis, axis_name(c, s->axis), true);
+            inner = dim_mul(c_dims(c), inner, g->loops[j]->hi);
+        const char *name = ktext_symbol(t, s->axis, c_axis_name(c, s->axis), true);
         sb_printf(&out, "%s%s = cell", i ? ", " : "const int64_t ", name);
-        if (!dim_is_one(dims(c), inner))
+        if (!dim_is_one(c_dims(c), inner))
             sb_printf(&out, " / %s", ktext_dim_at(t, inner, PREC_UNARY));
         if (i)
             sb_printf(&out, " %% %s", ktext_dim_at(t, s->hi, PREC_UNARY));
@@ -615,10 +303,10 @@ static void print_cell_strips(CPrint *c, const Grid *g, const KBlock *body)
     KText *t = &c->t;
     const KStmt *inner = g->loops[g->n - 1];
     if (g->n == 1) {
-        const char *name = ktext_symbol(t, inner->axis, axis_name(c, inner->axis), true);
+        const char *name = ktext_symbol(t, inner->axis, c_axis_name(c, inner->axis), true);
         emit_open(&t->e, "for (int64_t %s = lo; %s < hi; %s += 64) {", name, name, name);
         emit_line(&t->e, "const int n_%s = hi - %s < 64 ? (int)(hi - %s) : 64;", name, name, name);
-        strip_begin(c, inner->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
+        c_strip_begin(c, inner->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
     } else { /* a strip stays within one run of the innermost axis */
         emit_open(&t->e, "for (int64_t cell = lo, next; cell < hi; cell = next) {");
         print_axes(c, g);
@@ -627,10 +315,10 @@ static void print_cell_strips(CPrint *c, const Grid *g, const KBlock *body)
                   t->symbol[inner->axis.id], ktext_dim(t, inner->hi).text);
         emit_line(&t->e, "next = cell + 64 < next ? cell + 64 : next;");
         emit_line(&t->e, "const int n_cells = (int)(next - cell);");
-        strip_begin(c, inner->axis, STRIP_CELLS, "n_cells", false);
+        c_strip_begin(c, inner->axis, STRIP_CELLS, "n_cells", false);
     }
-    print_strip_block(c, body);
-    strip_end(c, (Strip){.on = false});
+    c_strip_block(c, body);
+    c_strip_end(c, (Strip){.on = false});
     emit_close(&t->e, "");
 }
 
@@ -640,7 +328,7 @@ static void print_cells(CPrint *c)
     Grid g = grid_of(t->k);
     if (!g.n) {
         declare_keeps(c);
-        print_block(c, g.body);
+        c_block(c, g.body);
         return;
     }
     uint32_t uniform = print_uniform(c, &g);
@@ -649,19 +337,20 @@ static void print_cells(CPrint *c)
     bool owned = !t->k->keeps.n; /* kept values and side sums would need an array a lane */
     for (uint32_t i = 0; i < t->k->accs.n; i++)
         owned = owned && !t->k->accs.at[i].side;
-    if (inner->grid_lanes && owned && kblock_has_loop(&body) && can_strip(c, &body, inner->axis)) {
+    if (inner->grid_lanes && owned && kblock_has_loop(&body) &&
+        c_can_strip(c, &body, inner->axis)) {
         print_cell_strips(c, &g, &body);
         return;
     }
     if (g.n == 1) {
-        const char *name = ktext_symbol(t, inner->axis, axis_name(c, inner->axis), true);
+        const char *name = ktext_symbol(t, inner->axis, c_axis_name(c, inner->axis), true);
         emit_open(&t->e, "for (int64_t %s = lo; %s < hi; %s++) {", name, name, name);
     } else {
         emit_open(&t->e, "for (int64_t cell = lo; cell < hi; cell++) {");
         print_axes(c, &g);
     }
     declare_keeps(c);
-    print_block(c, &body);
+    c_block(c, &body);
     emit_close(&t->e, "");
 }
 
@@ -736,10 +425,10 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften of
     KText *t = &c.t;
     CHECK(nsizes <= MAX_SIZES);
     for (uint32_t i = 0; i < nsizes; i++)
-        ktext_symbol(t, sizes[i], axis_name(&c, sizes[i]), true);
+        ktext_symbol(t, sizes[i], c_axis_name(&c, sizes[i]), true);
     t->e.depth = 1;
     print_cells(&c);
-    const char *name = name_of(&c, k->name);
+    const char *name = c_name_of(&c, k->name);
     Signature s = signature(&c, sb_text(&body), sizes, nsizes);
     kernel_comment(p, k, number, out);
     t->e = ktext_frame(t, out);

@@ -35,7 +35,7 @@ typedef enum {
     ACC_SIDE    /* one for each index of a loop */
 } AccStore;
 
-enum { MAX_FIELDS = 3, MAX_SUBST = 4, STRIP_LANES = 16, STRIP_CELLS = 64 };
+enum { MAX_FIELDS = 3, MAX_SUBST = 4, STRIP_LANES = 16, STRIP_CELLS = 64, STRIP_BLOCK = 256 };
 
 typedef struct {
     AccStore store;
@@ -44,6 +44,7 @@ typedef struct {
     const char *field[MAX_FIELDS]; /* names of its variables */
     const char *result[2];         /* names after the total */
     Dim extent;                    /* SIDE */
+    const char *values;            /* LANES: the array that a block's values go to, or NULL */
 } AccInfo;
 
 typedef struct {

@@ -179,11 +179,12 @@ TN_FN float tn_exp(float x)
     return tn_exp_shift(x, 0.0f);
 }
 
-/*@ exp_share: at_least power_bits exp_rest */
+/*@ exp_share: at_most at_least power_bits exp_rest */
 TN_FN float tn_exp_share(float x)
 {
-    /* exp(x) for x <= 0, 0 where it is subnormal: a share of something whose largest is 1 */
-    const float c = tn_at_least(x, -87.0f);
+    /* exp(x) of x <= 0, 0 where that is subnormal: a share of something whose largest is 1; infinity
+     * and NaN stay what they are */
+    const float c = tn_at_least(tn_at_most(x, 0.0f), -87.0f);
     const float t = fmaf(c, 1.44269502f, 12583039.0f), n = t - 12583039.0f;
     const float f = tn_power_bits(t);
     const float p = tn_exp_rest(fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, x)));

@@ -115,14 +115,57 @@ TN_FN void tn_moments_f64(double *n, double *mean, double *m2, double n1, double
     *n = t;
 }
 
-/*@ logsumexp_f32: exp */
+/*@ moments_block_f32: moments_f32 */
+TN_FN void tn_moments_block_f32(float *n, float *mean, float *m2, const float *values)
+{
+    /* 256 values into 16 lanes: mean and squares of a lane's 16 values, then one join a lane */
+    float m[16], q[16];
+    for (int l = 0; l < 16; l++)
+        m[l] = q[l] = 0.0f;
+    for (int i = 0; i < 256; i += 16)
+        for (int l = 0; l < 16; l++)
+            m[l] += values[i + l];
+    for (int l = 0; l < 16; l++)
+        m[l] *= 0.0625f;
+    for (int i = 0; i < 256; i += 16)
+        for (int l = 0; l < 16; l++) {
+            const float d = values[i + l] - m[l];
+            q[l] += d * d;
+        }
+    for (int l = 0; l < 16; l++)
+        tn_moments_f32(&n[l], &mean[l], &m2[l], 16.0f, m[l], q[l]);
+}
+
+/*@ logsumexp_f32: exp_share at_most */
 TN_FN void tn_logsumexp_f32(float *m, float *s, float m1, float s1)
 {
     /* maximum so far, sum of exp(x - m); m stays finite, since inf - inf is no number: an infinite x
-     * makes the sum infinite */
-    const float top = *m < m1 ? m1 : *m, k = top < 3.40282347e+38f ? top : 3.40282347e+38f;
-    *s = *s * tn_exp(*m - k) + s1 * tn_exp(m1 - k);
+     * makes the sum infinite. One of the differences a and b is 0, or b is infinite */
+    const int up = *m < m1;
+    const float k = tn_at_most(up ? m1 : *m, 3.40282347e+38f), a = *m - k, b = m1 - k;
+    const float e = tn_exp_share(up ? a : b), t = fmaf(s1, b, s1);
+    *s = fmaf(up ? *s : s1, e, up ? t : *s);
     *m = k;
+}
+
+/*@ logsumexp_block_f32: exp_share at_most */
+TN_FN void tn_logsumexp_block_f32(float *m, float *s, const float *values)
+{
+    /* 256 values into 16 lanes: first the largest of each lane, then one exponential a value */
+    float top[16];
+    for (int l = 0; l < 16; l++)
+        top[l] = m[l];
+    for (int i = 0; i < 256; i += 16)
+        for (int l = 0; l < 16; l++)
+            top[l] = top[l] < values[i + l] ? values[i + l] : top[l];
+    for (int l = 0; l < 16; l++) {
+        top[l] = tn_at_most(top[l], 3.40282347e+38f);
+        s[l] *= tn_exp_share(m[l] - top[l]);
+        m[l] = top[l];
+    }
+    for (int i = 0; i < 256; i += 16)
+        for (int l = 0; l < 16; l++)
+            s[l] += tn_exp_share(values[i + l] - top[l]);
 }
 
 /*@ logsumexp_f64: */

@@ -1,0 +1,42 @@
+/* c_internal.h: what the files of the C printer share. SPDX-License-Identifier: MIT */
+#ifndef TENON_C_INTERNAL_H
+#define TENON_C_INTERNAL_H
+
+#include "codegen/ktext.h"
+
+/* A run of neighbouring indices of `axis`, printed as axis + l for l in 0..count. */
+typedef struct {
+    bool on;
+    Symbol axis;
+    int width;         /* of its arrays */
+    const char *count; /* "16", or what the last run has */
+} Strip;
+
+typedef struct {
+    KText t;
+    Strip strip;
+} CPrint;
+
+static inline DimTable *c_dims(const CPrint *c)
+{
+    return c->t.p->cx->dims;
+}
+const char *c_name_of(const CPrint *c, Sym s);
+const char *c_axis_name(const CPrint *c, Symbol s);
+
+/* c.c: statements and accumulators. */
+void c_block(CPrint *c, const KBlock *b);
+void c_let(CPrint *c, const KStmt *s);
+void c_acc(CPrint *c, const KStmt *s);
+
+/* c_loops.c */
+void c_for(CPrint *c, const KStmt *s);
+/** Loops inside a strip run for all of its lanes together: their bounds must not depend on the
+ * lane. */
+bool c_can_strip(const CPrint *c, const KBlock *b, Symbol axis);
+/** Until the end, `axis` is axis + l (from_zero: l), and statements stand in loops over l. */
+void c_strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool from_zero);
+void c_strip_end(CPrint *c, Strip before);
+void c_strip_block(CPrint *c, const KBlock *b);
+
+#endif
