@@ -121,7 +121,7 @@ def type_of(a):
 def run_functions(c, group):
     data = read_npz(os.path.join(HERE, "data", group + ".npz"))
     params, results, body, given, seeds = [], [], [], [], []
-    rows = [r for r in cases.GROUPS[group] if not c.only or r[0] in c.only]
+    rows = [r for r in {**cases.GROUPS, **cases.MORE_GROUPS}[group] if not c.only or r[0] in c.only]
     for name, text, _, args in rows:
         for arg in args:
             array = data[f"in.{name}.{arg}"]
@@ -229,7 +229,7 @@ def main():
     tenon, group, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
     dtype = rest.pop(0) if rest and rest[0] in TOLERANCE else "f32"
     c = Checker(tenon, dtype, rest)
-    if group in cases.GROUPS:
+    if group in cases.GROUPS or group in cases.MORE_GROUPS:
         run_functions(c, group)
     elif group == "modules":
         run_modules(c)
