@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAVY = 40, SCALAR_HEAVY = 8, TOO_HEAVY = 1 << 20 };
+enum { HEAVY = 40, SCALAR_HEAVY = 8, TOO_HEAVY = 1 << 20, PICKED = 4 };
 
 /* --- what is stored --------------------------------------------------------------------------- */
 
@@ -152,6 +152,37 @@ static void may_store(Fuser *f, uint32_t id)
         store(f, id);
 }
 
+/* A gather in the cone of a node that picks one element of each row of what others read whole. */
+static bool picks_from_rows(Fuser *f, uint32_t id, uint32_t top)
+{
+    const Node *n = fuse_node(f, id);
+    if (f->seen[id] == f->stamp || (id != top && f->kind[id] != NODE_CONE))
+        return false;
+    f->seen[id] = f->stamp;
+    if (n->op == OP_gather && node_int(n, ATTR_batch) > 0 &&
+        val_count(f->p, f->g, (Val){id, 0}) * PICKED <= val_count(f->p, f->g, n->in[0]))
+        return true;
+    for (uint32_t i = 0; i < n->nin; i++)
+        if (picks_from_rows(f, n->in[i].node, top))
+            return true;
+    return false;
+}
+
+/* What a sum over rows takes from each row is stored: so it joins the kernel that reads the rows,
+ * which then may be the last one to read them (the loss of a cross-entropy, whose gradient takes
+ * the place of the logits). */
+static void store_picks(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    if (n->op != OP_reduce)
+        return;
+    const uint32_t x = n->in[0].node;
+    f->stamp++;
+    if (f->kind[x] == NODE_CONE && op_is_pointwise(fuse_node(f, x)->op) &&
+        fuse_node(f, x)->nout == 1 && picks_from_rows(f, x, x))
+        store(f, x);
+}
+
 static void must_store(Fuser *f)
 {
     Graph *g = f->g;
@@ -186,6 +217,9 @@ static void must_store(Fuser *f)
     for (uint32_t id = 1; id < g->nodes.n && !f->failed; id++)
         if (f->live[id] && fuse_node(f, id)->op == OP_dot)
             fuse_prepare_dot(f, id);
+    for (uint32_t id = 1; id < g->nodes.n; id++)
+        if (f->live[id])
+            store_picks(f, id);
     for (uint32_t id = 1; id < g->nodes.n; id++)
         if (f->live[id])
             may_store(f, id);

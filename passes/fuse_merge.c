@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MAX_READS = 16, MAX_BODY = 160, LONG_ROWS = 512 };
+enum { MAX_READS = 16, MAX_BODY = 160, LONG_ROWS = 64, WHOLE = 1024, SMALL = 1 << 20 };
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -246,6 +246,20 @@ static bool rows_fit(const Fuser *f, const Kern *m)
     return (dim_is_const(f->t, length, &n) && n <= FUSE_ROW) || rows >= LONG_ROWS;
 }
 
+/* Sums that need other sums of the same kernel: only where one cell does all of each. */
+static bool phases_fit(const Fuser *f, const Kern *m)
+{
+    Dim length = dim_const(f->t, 1);
+    int64_t n;
+    bool later = false;
+    for (uint32_t i = 0; i < m->roots.n; i++)
+        later |= m->roots.at[i].phase > 0;
+    for (uint32_t d = 0; d < m->rank; d++)
+        if (m->reduced >> d & 1)
+            length = dim_mul(f->t, length, m->domain[d]);
+    return !later || (dim_is_const(f->t, length, &n) && n <= WHOLE);
+}
+
 static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
                       uint32_t rank)
 {
@@ -287,6 +301,8 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
         add_root(f, m, r);
     }
     if (!fuse_cone(f, m) || m->reads.n > MAX_READS || m->body.n > MAX_BODY)
+        return NULL;
+    if (m->class == CLASS_REDUCE && !phases_fit(f, m))
         return NULL;
     return m->class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
 }
@@ -485,17 +501,19 @@ static void neighbours(Merge *w, uint32_t i, bool first)
     }
 }
 
-/* All rank-0 work between two other kernels is one kernel: nothing is saved but launches. */
-static bool merge_scalar_pair(Fuser *f, const Numbers *scalars)
+/* All rank-0 work between two other kernels is one kernel, and so are small sums over equal
+ * domains: nothing is saved but launches. */
+static bool merge_little_pair(Fuser *f, const Numbers *little)
 {
-    for (uint32_t i = 0; i < scalars->n; i++)
-        for (uint32_t j = i + 1; j < scalars->n; j++) {
-            Kern *a = f->ks.at[scalars->at[i]], *b = f->ks.at[scalars->at[j]];
-            if (a->dead || b->dead || fuse_reaches(f, a, b) || fuse_reaches(f, b, a))
+    for (uint32_t i = 0; i < little->n; i++)
+        for (uint32_t j = i + 1; j < little->n; j++) {
+            Kern *a = f->ks.at[little->at[i]], *b = f->ks.at[little->at[j]];
+            if (a->dead || b->dead || a->class != b->class || a->rank != b->rank ||
+                fuse_reaches(f, a, b) || fuse_reaches(f, b, a))
                 continue;
             AxisMap none = fuse_no_axes(true);
             Kern *m = try_pair(f, a, b, &none, &none, 0);
-            if (!m)
+            if (!m || reads_written(f, m, a, b))
                 continue;
             replace(f, a, b, m);
             return true;
@@ -503,19 +521,21 @@ static bool merge_scalar_pair(Fuser *f, const Numbers *scalars)
     return false;
 }
 
-static void merge_scalars(Fuser *f)
+static void merge_little(Fuser *f, KClass class)
 {
-    Numbers scalars = {0};
-    for (uint32_t i = 0; i < f->ks.n; i++)
-        if (mergeable(f->ks.at[i]) && f->ks.at[i]->class == CLASS_SCALAR)
-            vec_push(f->a, &scalars, (int32_t)i);
-    while (merge_scalar_pair(f, &scalars)) {
+    Numbers little = {0};
+    for (uint32_t i = 0; i < f->ks.n; i++) {
+        const Kern *k = f->ks.at[i];
+        if (mergeable(k) && k->class == class && fuse_traffic(f, k, NULL) < SMALL)
+            vec_push(f->a, &little, (int32_t)i);
+    }
+    while (merge_little_pair(f, &little)) {
         uint32_t n = 0;
-        for (uint32_t i = 0; i < scalars.n; i++)
-            if (!f->ks.at[scalars.at[i]]->dead)
-                scalars.at[n++] = scalars.at[i];
-        scalars.n = n;
-        vec_push(f->a, &scalars, (int32_t)f->ks.n - 1);
+        for (uint32_t i = 0; i < little.n; i++)
+            if (!f->ks.at[little.at[i]]->dead)
+                little.at[n++] = little.at[i];
+        little.n = n;
+        vec_push(f->a, &little, (int32_t)f->ks.n - 1);
     }
 }
 
@@ -546,5 +566,6 @@ void fuse_merge(Fuser *f)
         neighbours(&w, f->ks.n - 1, false);
         note_reads(&w, f->ks.n - 1);
     }
-    merge_scalars(f);
+    merge_little(f, CLASS_REDUCE);
+    merge_little(f, CLASS_SCALAR);
 }
