@@ -58,11 +58,11 @@ static inline void store(int dtype, void *p, int64_t i, float x)
     }
 }
 
-/* to[i * width + j] = from[i * rows + j * cols], and zeros beyond n_j. */
+/* to[i * width + j] = from[i * rows + j * cols], and zeros from n_j to `end`. */
 static inline __attribute__((always_inline)) void widen_as(int dtype, float *restrict to,
-                                                           int64_t width, const void *from,
-                                                           int64_t rows, int64_t cols, int64_t n_i,
-                                                           int64_t n_j)
+                                                           int64_t width, int64_t end,
+                                                           const void *from, int64_t rows,
+                                                           int64_t cols, int64_t n_i, int64_t n_j)
 {
     for (int64_t i = 0; i < n_i; i++) {
         if (cols == 1)
@@ -71,18 +71,36 @@ static inline __attribute__((always_inline)) void widen_as(int dtype, float *res
         else
             for (int64_t j = 0; j < n_j; j++)
                 to[i * width + j] = load(dtype, from, i * rows + j * cols);
-        for (int64_t j = n_j; j < width; j++)
+        for (int64_t j = n_j; j < end; j++)
             to[i * width + j] = 0.0f;
     }
 }
 
-static void widen(int dtype, float *to, int64_t width, const void *from, int64_t rows, int64_t cols,
-                  int64_t n_i, int64_t n_j)
+static void widen_slowly(int dtype, float *to, int64_t width, int64_t end, const void *from,
+                         int64_t rows, int64_t cols, int64_t n_i, int64_t n_j)
 {
     if (dtype == TN_BF16)
-        widen_as(TN_BF16, to, width, from, rows, cols, n_i, n_j);
+        widen_as(TN_BF16, to, width, end, from, rows, cols, n_i, n_j);
     else
-        widen_as(TN_F16, to, width, from, rows, cols, n_i, n_j);
+        widen_as(TN_F16, to, width, end, from, rows, cols, n_i, n_j);
+}
+
+/* The processor's kernel takes whole vectors; what is left are columns and rows at the end. */
+static void widen(const Work *w, float *to, int64_t width, const void *from, int64_t rows,
+                  int64_t cols, int64_t n_i, int64_t n_j)
+{
+    const int dtype = w->g.dtype;
+    int64_t i = 0, j = 0;
+    if (w->kernels->widen) {
+        i = n_i;
+        j = n_j;
+        w->kernels->widen(dtype == TN_BF16, to, width, from, rows, cols, &i, &j);
+    }
+    const uint16_t *const f = from;
+    if (i && j < width)
+        widen_slowly(dtype, to + j, width, width - j, f + j * cols, rows, cols, i, n_j - j);
+    if (i < n_i)
+        widen_slowly(dtype, to + i * width, width, width, f + i * rows, rows, cols, n_i - i, n_j);
 }
 
 /* Between c and its buffer, whose rows are `width` long. */
@@ -134,11 +152,11 @@ static void run_panel(const Work *w, tn__gemm_panel *p, const char *a)
         part.c = (float *)p->c + m * p->c_m;
         part.a = wide;
         if (a_k == 1 || a_m != 1) {
-            widen(w->g.dtype, wide, p->k, a + m * a_m * w->size, a_m, a_k, part.m, p->k);
+            widen(w, wide, p->k, a + m * a_m * w->size, a_m, a_k, part.m, p->k);
             part.a_m = p->k;
             part.a_k = 1;
         } else {
-            widen(w->g.dtype, wide, part.m, a + m * w->size, a_k, 1, p->k, part.m);
+            widen(w, wide, part.m, a + m * w->size, a_k, 1, p->k, part.m);
             part.a_m = 1;
             part.a_k = part.m;
         }
@@ -155,7 +173,7 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
     const tn__gemm_args *g = &w->g;
     const int64_t width = vectors * w->kernels->lanes;
     const bool direct = !w->narrow && g->c.cols == 1 && cols == width;
-    const bool in_place = !w->narrow && g->b.cols == 1 && cols == width && m <= 3 * w->kernels->mr;
+    const bool in_place = !w->narrow && g->b.cols == 1 && cols == width && m <= IN_PLACE_ROWS;
     tn__gemm_panel p = {.m = m, .c = c, .c_m = g->c.rows, .vectors = vectors};
     if (!direct) {
         p.c = temp;
@@ -171,7 +189,7 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
         p.b = in_place ? from : packed;
         p.b_k = in_place ? g->b.rows : width;
         if (w->narrow)
-            widen(g->dtype, (float *)(void *)packed, width, from, g->b.rows, g->b.cols, p.k, cols);
+            widen(w, (float *)(void *)packed, width, from, g->b.rows, g->b.cols, p.k, cols);
         else if (!in_place)
             w->kernels->pack(packed, width, from, g->b.rows, g->b.cols, p.k, cols, width);
         run_panel(w, &p, a + k * g->a.cols * w->size);
@@ -179,6 +197,25 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
     } while (k < g->k);
     if (!direct)
         tn__gemm_put(w, c, temp, width, m, cols);
+}
+
+/* Rows by columns n0 .. n1-1 of c where k runs along the memory of a and b. */
+static void dot_cell(const Work *w, const char *a, const char *b, char *c, int64_t m, int64_t n0,
+                     int64_t n1)
+{
+    const tn__gemm_args *g = &w->g;
+    const tn__gemm_dots p = {.m = m,
+                             .n = n1 - n0,
+                             .k = g->k,
+                             .a = a,
+                             .a_m = g->a.rows,
+                             .b = b + n0 * g->b.cols * w->size,
+                             .b_n = g->b.cols,
+                             .c = c + n0 * g->c.cols * w->c_size,
+                             .c_m = g->c.rows,
+                             .c_n = g->c.cols,
+                             .add = g->accumulate};
+    w->kernels->dots(&p);
 }
 
 static void product_cell(const Work *w, int64_t cell)
@@ -192,6 +229,10 @@ static void product_cell(const Work *w, int64_t cell)
     const char *const a = (char *)at_batch(g, &g->a, w->size, batch) + m0 * g->a.rows * w->size;
     const char *const b = at_batch(g, &g->b, w->size, batch);
     char *const c = (char *)at_batch(g, &g->c, w->c_size, batch) + m0 * g->c.rows * w->c_size;
+    if (w->dots) {
+        dot_cell(w, a, b, c, m, n0, n1);
+        return;
+    }
     for (int64_t n = n0; n < n1;) {
         const int64_t left = n1 - n;
         const int vectors = left > lanes ? 2 : 1;
@@ -301,7 +342,8 @@ static const tn__gemm_kernels *kernels_for(int dtype, tn__gemm_processor most)
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw"))
         return dtype == TN_F64 ? &tn__gemm_f64_avx512 : &tn__gemm_f32_avx512;
-    if (most >= TN__GEMM_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (most >= TN__GEMM_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
         return dtype == TN_F64 ? &tn__gemm_f64_avx2 : &tn__gemm_f32_avx2;
 #endif
     (void)most;
@@ -332,20 +374,27 @@ static void transpose(tn__gemm_args *g)
 
 /* What a product costs beside the multiplications, in copied numbers: b, twice as much when its
  * rows are not neighbours, nothing when it is used in place; c, when it goes through a buffer. */
-static int64_t side_cost(int64_t m, int64_t n, int64_t k, int64_t b_cols, int64_t c_cols, int mr)
+static int64_t side_cost(int64_t m, int64_t n, int64_t k, int64_t b_cols, int64_t c_cols)
 {
-    const int64_t b = b_cols != 1 ? 2 * k * n : m <= 3 * mr ? 0 : k * n;
+    const int64_t b = b_cols != 1 ? 2 * k * n : m <= IN_PLACE_ROWS ? 0 : k * n;
     return b + (c_cols == 1 ? 0 : 2 * m * n);
 }
 
 static bool wants_transpose(const Work *w)
 {
     const tn__gemm_args *g = &w->g;
-    const int mr = w->kernels->mr;
     if (tn__gemm_is_large(w)) /* both are copied in any case */
         return g->c.rows == 1 && g->c.cols != 1;
-    return side_cost(g->n, g->m, g->k, g->a.rows, g->c.rows, mr) <
-           side_cost(g->m, g->n, g->k, g->b.cols, g->c.cols, mr);
+    return side_cost(g->n, g->m, g->k, g->a.rows, g->c.rows) <
+           side_cost(g->m, g->n, g->k, g->b.cols, g->c.cols);
+}
+
+/* Few rows, or few columns, and k along the memory of both. */
+static bool wants_dots(const Work *w)
+{
+    const tn__gemm_args *g = &w->g;
+    return !w->narrow && (g->a.cols == 1 || g->k == 1) && (g->b.rows == 1 || g->k == 1) &&
+           least(g->m, g->n) <= DOT_ROWS && g->k >= 16;
 }
 
 /* Cells: enough for all threads, none too small. */
@@ -396,12 +445,13 @@ int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor mo
     g->sum_a.rows = g->sum_a.rows ? g->sum_a.rows : g->sum_a.cols;
     g->sum_b.cols = g->sum_b.cols ? g->sum_b.cols : g->sum_b.rows;
     w.kernels = kernels_for(g->dtype, most);
-    if (wants_transpose(&w))
+    w.dots = wants_dots(&w);
+    if (w.dots ? g->m > g->n : wants_transpose(&w))
         transpose(g);
     w.size = (int64_t)tn__dtype_size(g->dtype);
     w.c_size = (int64_t)tn__dtype_size(g->c_dtype);
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
-    const bool done = tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
+    const bool done = !w.dots && tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
     if (g->m && g->n && !done)
         plan_cells(&w, flops < 2 * CELL_FLOPS ? 1 : tn__pool_threads(pool));
     else { /* sums only */

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET __attribute__((target("avx2,fma,f16c")))
 #define MR     6
 
 #define T            float
@@ -22,6 +22,10 @@
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define ADD(a, b)    _mm256_add_ps(a, b)
 #define TRANSPOSE    tn__transpose_8
+#define WIDEN_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
+#define WIDEN_BF16(p)                                                                              \
+    _mm256_castsi256_ps(                                                                           \
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p))), 16))
 TRANSPOSES(TARGET)
 #include "runtime/gemm_tile.h"
 #undef T
@@ -36,6 +40,8 @@ TRANSPOSES(TARGET)
 #undef FMA
 #undef ADD
 #undef TRANSPOSE
+#undef WIDEN_F16
+#undef WIDEN_BF16
 
 #define T            double
 #define V            __m256d

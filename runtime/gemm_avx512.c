@@ -22,6 +22,10 @@
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define ADD(a, b)    _mm512_add_ps(a, b)
 #define TRANSPOSE    tn__transpose_8
+#define WIDEN_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
+#define WIDEN_BF16(p)                                                                              \
+    _mm512_castsi512_ps(                                                                           \
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16))
 TRANSPOSES(TARGET)
 #include "runtime/gemm_tile.h"
 #undef T
@@ -36,6 +40,8 @@ TRANSPOSES(TARGET)
 #undef FMA
 #undef ADD
 #undef TRANSPOSE
+#undef WIDEN_F16
+#undef WIDEN_BF16
 
 #define T            double
 #define V            __m512d

@@ -6,11 +6,19 @@
 
 #include <stdbool.h>
 
+enum {
+    PAGE = 4096,         /* rows at multiples of it share few places of the caches */
+    IN_PLACE_ROWS = 320, /* with more rows a copy of b pays in any case */
+    DOT_ROWS = 4         /* with more rows it pays to copy a b that has its rows, not its columns,
+                             next to each other */
+};
+
 typedef struct {
     tn__gemm_args g; /* c is not transposed: its columns are the vectors */
     const tn__gemm_kernels *kernels;
     int64_t size, c_size;    /* bytes of an element */
     bool narrow;             /* 16-bit a and b */
+    bool dots;               /* sums along k */
     int64_t rows, m_cells;   /* rows of a cell; cells in a column */
     int64_t panels, n_cells; /* panels of a cell; cells in a row */
     int64_t products;        /* cells that are products; then those of sum_a, then of sum_b */

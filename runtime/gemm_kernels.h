@@ -5,6 +5,7 @@
 #include "runtime/gemm.h"
 
 #include <stdint.h>
+#include <string.h>
 
 enum {
     TN__GEMM_KB =
@@ -26,10 +27,27 @@ typedef struct {
     int vectors; /* columns / lanes: 1 or 2 */
 } tn__gemm_panel;
 
+/* c[m, n] (+)= sum over all k of a[m, k] b[k, n]; k runs along the memory of a and b. */
+typedef struct {
+    int64_t m, n, k;
+    const void *a;
+    int64_t a_m;
+    const void *b;
+    int64_t b_n;
+    void *c;
+    int64_t c_m, c_n;
+    int add;
+} tn__gemm_dots;
+
 typedef struct {
     int lanes; /* numbers in a vector */
     int mr;    /* rows of the largest register tile */
     void (*panel)(const tn__gemm_panel *p);
+    /* to[i * width + j] = from[i * rows + j * cols] of f16 or bf16 numbers, for i < n_i, j < n_j,
+     * which become less where the rest is left to the caller. NULL: all is */
+    void (*widen)(int bf16, float *to, int64_t width, const uint16_t *from, int64_t rows,
+                  int64_t cols, int64_t *n_i, int64_t *n_j);
+    void (*dots)(const tn__gemm_dots *p);
     /* to[k * to_k + n] = b[k * b_k + n * b_n], zero for cols <= n < width */
     void (*pack)(void *to, int64_t to_k, const void *b, int64_t b_k, int64_t b_n, int64_t k,
                  int64_t cols, int64_t width);

@@ -9,8 +9,8 @@
 
 enum {
     KB = TN__GEMM_KB,
-    MB = 504,       /* rows of a block: 1 MiB of f32 */
-    NB = 2048,      /* columns of a block: 2 MiB */
+    MB = 252,       /* rows of a block: 1 MiB of f32 */
+    NB = 1024,      /* columns of a block: 2 MiB */
     STRIP = 16,     /* rows of b copied by one thread at a time */
     TEMP_ROWS = 256 /* rows of the buffer for c, as in gemm.c */
 };
@@ -18,6 +18,7 @@ enum {
 /* One block of the product and the copies of its operands. */
 typedef struct {
     const Work *w;
+    bool a_in_place;
     const char *a, *b; /* at the block's first element */
     char *c;
     char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k */
@@ -105,9 +106,14 @@ static void multiply_panel(const Block *b, int64_t n, int64_t m0, int64_t m1)
         char *const c = b->c + (m * w->g.c.rows + n * w->g.c.cols) * size;
         tn__gemm_panel p = {.m = rows,
                             .k = b->k,
-                            .a = b->tiles + m * b->k * size,
-                            .a_m = rows_kept ? b->k : 1,
-                            .a_k = rows_kept ? 1 : rows,
+                            .a = b->a_in_place ? b->a + m * w->g.a.rows * size
+                                               : b->tiles + m * b->k * size,
+                            .a_m = b->a_in_place ? w->g.a.rows
+                                   : rows_kept   ? b->k
+                                                 : 1,
+                            .a_k = b->a_in_place ? w->g.a.cols
+                                   : rows_kept   ? 1
+                                                 : rows,
                             .b = b->panels + n * b->k * size,
                             .b_k = b->nr,
                             .c = direct ? c : temp,
@@ -163,7 +169,9 @@ static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool
                 b->m = least(MB, g->m - m);
                 b->a = a + (m * g->a.rows + k * g->a.cols) * w->size;
                 b->c = c + (m * g->c.rows + n * g->c.cols) * w->size;
-                tn__pool_run(pool, copy_a, b, keeps_rows(b) ? b->m : b->k, STRIP);
+                b->a_in_place = g->a.cols == 1 && g->a.rows * w->size % PAGE != 0;
+                if (!b->a_in_place)
+                    tn__pool_run(pool, copy_a, b, keeps_rows(b) ? b->m : b->k, STRIP);
                 tn__pool_run(pool, multiply, b, plan(b, tn__pool_threads(pool)), 1);
             }
         }
@@ -178,6 +186,8 @@ bool tn__gemm_is_large(const Work *w)
     /* with few rows (or columns) the other operand is only worth a copy if it cannot be used in
      * place */
     const bool b_in_rows = g->m == few ? g->b.cols == 1 : g->a.rows == 1;
+    if (g->b.cols == 1 && g->m <= IN_PLACE_ROWS)
+        return false;
     return few >= 96 || (few > 3 * w->kernels->mr && b_in_rows);
 }
 

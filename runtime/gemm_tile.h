@@ -4,6 +4,7 @@
  *   TARGET          function attribute with the processor   NAME(x) x with type and processor
  *   LOAD STORE SET1 ZERO FMA ADD                            on vectors, unaligned
  *   KERNELS         name of the exported table
+ *   WIDEN_F16(from) WIDEN_BF16(from)        a vector of f32 of 16-bit numbers; or nothing
  *   TRANSPOSE(to, to_stride, from, stride)  a block of 8 x 8; or nothing
  * A tile is rows x (1 or 2 vectors) of c, held in registers while k runs. Every element of c is one
  * chain of fused multiply-adds in the order of k, whatever the tile: bits do not depend on it.
@@ -29,6 +30,9 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
     }
     for (int64_t l = 0; l < k; l++) {
         const V b0 = LOAD(b), b1 = vectors > 1 ? LOAD(b + LANES) : b0;
+        __builtin_prefetch(b + 16 * b_k);
+        if (vectors > 1)
+            __builtin_prefetch(b + 16 * b_k + LANES);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             const V x = SET1(row[i / 4][i % 4 * a_m]);
@@ -129,8 +133,160 @@ static TARGET void NAME(pack)(void *to_, int64_t to_k, const void *b_, int64_t b
     NAME(pack_rest)(to, to_k, b, b_k, b_n, k, whole, cols, width);
 }
 
-const tn__gemm_kernels KERNELS = {
-    .lanes = LANES, .mr = MR, .panel = NAME(panel), .pack = NAME(pack)};
+/* --- sums along k -------------------------------------------------------------------------------
+ * Where k runs along the memory of both operands and there are few rows, vectors lie along k.
+ * Element l of a sum goes to lane l % DOT_LANES; the lanes are joined in halves. */
 
+/* 64 bytes of numbers on every processor: the bits are the same. */
+#define DOT_LANES   ((int)(64 / sizeof(T)))
+#define DOT_VECTORS (DOT_LANES / LANES)
+
+static inline __attribute__((always_inline)) T NAME(join)(T *x)
+{
+    for (int w = DOT_LANES / 2; w; w /= 2)
+        for (int i = 0; i < w; i++)
+            x[i] += x[i + w];
+    return x[0];
+}
+
+TILE_FN NAME(dot_steps)(int rows, int cols, int64_t steps, const T *a, int64_t a_m, const T *b,
+                        int64_t b_n, int ahead, V (*restrict acc)[4][DOT_VECTORS])
+{
+    for (int64_t l = 0; l < steps; l++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < DOT_VECTORS; v++) {
+            V y[4];
+#pragma GCC unroll 4
+            for (int j = 0; j < cols; j++) {
+                y[j] = LOAD(b + j * b_n + v * LANES);
+                __builtin_prefetch(b + j * b_n + v * LANES + ahead);
+            }
+#pragma GCC unroll 4
+            for (int i = 0; i < rows; i++) {
+                const V x = LOAD(a + i * a_m + v * LANES);
+#pragma GCC unroll 4
+                for (int j = 0; j < cols; j++)
+                    acc[i][j][v] = FMA(x, y[j], acc[i][j][v]);
+            }
+        }
+        a += DOT_LANES;
+        b += DOT_LANES;
+    }
+}
+
+TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, const T *b, T *c)
+{
+    V acc[4][4][DOT_VECTORS];
+    _Alignas(64) T rest[8][DOT_LANES]; /* of a and of b, when k ends inside a step */
+    const int64_t steps = p->k / DOT_LANES, left = p->k % DOT_LANES;
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < cols; j++)
+#pragma GCC unroll 4
+            for (int v = 0; v < DOT_VECTORS; v++)
+                acc[i][j][v] = ZERO();
+    NAME(dot_steps)(rows, cols, steps, a, p->a_m, b, p->b_n, 16 * DOT_LANES, acc);
+    if (left) {
+        memset(rest, 0, sizeof rest);
+        for (int i = 0; i < rows; i++)
+            memcpy(rest[i], a + i * p->a_m + steps * DOT_LANES, (size_t)left * sizeof(T));
+        for (int j = 0; j < cols; j++)
+            memcpy(rest[4 + j], b + j * p->b_n + steps * DOT_LANES, (size_t)left * sizeof(T));
+        NAME(dot_steps)(rows, cols, 1, rest[0], DOT_LANES, rest[4], DOT_LANES, 0, acc);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < cols; j++) {
+            _Alignas(64) T lanes[DOT_LANES];
+#pragma GCC unroll 4
+            for (int v = 0; v < DOT_VECTORS; v++)
+                STORE(lanes + v * LANES, acc[i][j][v]);
+            T *const to = c + i * p->c_m + j * p->c_n;
+            const T sum = NAME(join)(lanes);
+            *to = p->add ? *to + sum : sum;
+        }
+}
+
+#define DOT(rows, cols)                                                                            \
+    case 10 * rows + cols:                                                                         \
+        NAME(dot_tile)(rows, cols, p, a, b, c);                                                    \
+        break;
+
+static TARGET void NAME(dots)(const tn__gemm_dots *p)
+{
+    for (int64_t n = 0; n < p->n; n += 4)
+        for (int64_t m = 0; m < p->m; m += 4) {
+            const T *const a = (const T *)p->a + m * p->a_m, *const b =
+                                                                 (const T *)p->b + n * p->b_n;
+            T *const c = (T *)p->c + m * p->c_m + n * p->c_n;
+            switch (10 * (p->m - m < 4 ? p->m - m : 4) + (p->n - n < 4 ? p->n - n : 4)) {
+                DOT(1, 1)
+                DOT(1, 2) DOT(1, 3) DOT(1, 4) DOT(2, 1) DOT(2, 2) DOT(2, 3) DOT(2, 4) DOT(3, 1)
+                    DOT(3, 2) DOT(3, 3) DOT(3, 4) DOT(4, 1) DOT(4, 2) DOT(4, 3) DOT(4, 4)
+            }
+        }
+}
+
+#ifdef WIDEN_F16
+/* A vector of 16-bit numbers. */
+static inline __attribute__((always_inline)) TARGET V NAME(wide)(int bf16, const uint16_t *from)
+{
+    return bf16 ? WIDEN_BF16(from) : WIDEN_F16(from);
+}
+
+/* Whole vectors of n_k x n_n numbers, of which k's are neighbours, into rows of n. */
+TILE_FN NAME(widen_across)(int bf16, T *to, int64_t width, const uint16_t *from, int64_t step,
+                           int64_t n_k, int64_t n_n)
+{
+    T block[8 * LANES];
+    for (int64_t k = 0; k < n_k; k += LANES)
+        for (int64_t n = 0; n < n_n; n += 8) {
+            for (int i = 0; i < 8; i++)
+                STORE(block + i * LANES, NAME(wide)(bf16, from + k + (n + i) * step));
+            for (int l = 0; l < LANES; l += 8)
+                TRANSPOSE(to + (k + l) * width + n, width, block + l, LANES);
+        }
+}
+
+TILE_FN NAME(widen_as)(int bf16, T *to, int64_t width, const uint16_t *from, int64_t rows,
+                       int64_t cols, int64_t *n_i, int64_t *n_j)
+{
+    if (cols == 1) {
+        *n_j = *n_j / LANES * LANES;
+        for (int64_t i = 0; i < *n_i; i++)
+            for (int64_t j = 0; j < *n_j; j += LANES)
+                STORE(to + i * width + j, NAME(wide)(bf16, from + i * rows + j));
+    } else if (rows == 1) {
+        *n_i = *n_i / LANES * LANES;
+        *n_j = *n_j / 8 * 8;
+        NAME(widen_across)(bf16, to, width, from, cols, *n_i, *n_j);
+    } else {
+        *n_i = *n_j = 0;
+    }
+}
+
+static TARGET void NAME(widen)(int bf16, T *to, int64_t width, const uint16_t *from, int64_t rows,
+                               int64_t cols, int64_t *n_i, int64_t *n_j)
+{
+    if (bf16)
+        NAME(widen_as)(1, to, width, from, rows, cols, n_i, n_j);
+    else
+        NAME(widen_as)(0, to, width, from, rows, cols, n_i, n_j);
+}
+#define WIDEN .widen = NAME(widen),
+#else
+#define WIDEN
+#endif
+
+const tn__gemm_kernels KERNELS = {
+    .lanes = LANES, .mr = MR, .panel = NAME(panel), .dots = NAME(dots), WIDEN.pack = NAME(pack)};
+
+#undef WIDEN
+
+#undef DOT
+#undef DOT_LANES
+#undef DOT_VECTORS
 #undef TILE
 #undef TILE_FN
