@@ -131,7 +131,9 @@ Sym lower_name(Lower *l, Val v)
     if (n->hint.id && v.result)
         return sym_of(l->p->cx->names,
                       arena_printf(l->p->cx->scratch, "%s_%s", sym_text(l->p->cx->names, n->hint),
-                                   node_int(n, ATTR_kind) == RED_moments ? "var" : "index"));
+                                   n->op == OP_reduce && node_int(n, ATTR_kind) == RED_moments
+                                       ? "var"
+                                       : "index"));
     if (n->hint.id)
         return n->hint;
     if (n->op == OP_input)

@@ -146,9 +146,10 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
     case OP_cumulate:
         lower_cumulate(l, grp);
         break;
+    case OP_sort:
+        lower_sort(l, grp);
+        break;
     default:
-        diag_report(l->p->cx->diags, DIAG_not_supported, n->site.at,
-                    "kernels for `%s` are not supported yet", op_name(n->op));
-        l->failed = true;
+        die("op %s has no function", op_name(n->op));
     }
 }

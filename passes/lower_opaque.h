@@ -43,6 +43,7 @@ void opaque_grid(OpaqueCall *c, Dim extent);
 void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp);
 
 void lower_scatter(Lower *l, const FuseGroup *grp);
+void lower_sort(Lower *l, const FuseGroup *grp);
 void lower_cumulate(Lower *l, const FuseGroup *grp);
 
 /** The product of the axes [from, to). */
