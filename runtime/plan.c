@@ -125,18 +125,9 @@ static bool buffer_bytes(const tn_program *p, const tn_buffer *b, const int64_t 
     return true;
 }
 
-typedef struct {
-    size_t lo, hi;
-} Range;
-
-static int by_place(const void *a, const void *b)
-{
-    const Range *x = a, *y = b;
-    return x->lo < y->lo ? -1 : x->lo > y->lo;
-}
-
 /* Best fit among the earlier buffers that are alive at the same time. */
-static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan *plan, Range *taken)
+static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan *plan,
+                       tn__range *taken)
 {
     const size_t size = (plan->bytes[i] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
     int n = 0;
@@ -147,22 +138,9 @@ static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan 
             continue;
         const size_t bytes = (plan->bytes[k] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
         if (bytes)
-            taken[n++] = (Range){plan->place[k], plan->place[k] + bytes};
+            taken[n++] = (tn__range){plan->place[k], plan->place[k] + bytes};
     }
-    qsort(taken, (size_t)n, sizeof *taken, by_place);
-    size_t at = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
-    for (int k = 0; k < n; k++) {
-        if (taken[k].lo >= at) {
-            const size_t gap = taken[k].lo - at;
-            if (gap >= size && gap < best_gap) {
-                best = at;
-                best_gap = gap;
-            }
-        }
-        if (taken[k].hi > at)
-            at = taken[k].hi;
-    }
-    plan->place[i] = best != SIZE_MAX ? best : at;
+    plan->place[i] = tn__fit(taken, n, size);
     if (plan->place[i] + size > plan->arena)
         plan->arena = plan->place[i] + size;
 }
@@ -178,7 +156,7 @@ static const char *buffer_name(const tn_program *p, int buffer)
 
 static tn_status place_all(const tn_program *p, tn__plan *plan)
 {
-    Range *taken = malloc(sizeof *taken * (size_t)(p->nbuffers + 1));
+    tn__range *taken = malloc(sizeof *taken * (size_t)(p->nbuffers + 1));
     if (!taken)
         return tn__fail(TN_MEMORY, "no memory for a plan");
     tn_status s = TN_OK;

@@ -3,6 +3,7 @@
 #define TENON_RT_H
 
 #include "runtime/dtype.h"
+#include "runtime/fit.h"
 #include "runtime/include/tenon.h"
 #include "runtime/include/tenon_program.h"
 #include "runtime/pool.h"
@@ -11,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { TN_MAX_RANK = 8, TN_MAX_ARGS = 512, TN_MAX_PLANS = 64, TN_ALIGN = 64 };
+enum { TN_MAX_RANK = 8, TN_MAX_ARGS = 512, TN_MAX_PLANS = 64 };
 
 typedef struct tn__device tn__device;
 typedef struct tn__cuda tn__cuda;
@@ -22,6 +23,7 @@ tn_status tn__fail(tn_status s, const char *fmt, ...) __attribute__((format(prin
 struct tn_context {
     tn__pool *pool;
     int threads;
+    int level; /* of kernels' code: 1 for every processor, 3 and 4 for x86-64-v3 and -v4 */
     atomic_size_t bytes, peak; /* of the host */
     tn_print *print;
     void *print_user;
