@@ -276,7 +276,7 @@ static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at
 static bool is_later(const FileEnv *f, const char *name)
 {
     static const char *const starts[] = {
-        "Conv",         "Embedding", "LSTM",    "GRU",      "RNN",     "MultiheadAttention",
+        "Conv",         "LSTM",    "GRU",      "RNN",     "MultiheadAttention",
         "Transformer",  "MaxPool",   "AvgPool", "Adaptive", "LPPool",  "Upsample",
         "PixelShuffle", "Fold",      "Unfold",  "CTCLoss",  "Bilinear"};
     if (!f->is_std)
