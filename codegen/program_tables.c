@@ -186,8 +186,9 @@ static void print_sizes(Tables *t, Emit *e)
         emit_open(e, "static const tn_symbol %s_symbols[] = {", t->name);
         for (uint32_t i = 0; i < t->symbols.n; i++) {
             const SymbolInfo *s = dim_symbol(dims(t), t->symbols.at[i]);
-            emit_line(e, "{%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", 0},",
-                      quoted(t->a, text_of(t, s->name)), s->lo, s->hi, s->div, s->rem);
+            emit_line(e, "{%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %d},",
+                      quoted(t->a, text_of(t, s->name)), s->lo, s->hi, s->div, s->rem,
+                      s->kind == SYM_LOOP ? 2 : 0);
         }
         emit_close(e, ";");
     }
@@ -348,6 +349,8 @@ static const char *step_comment(Tables *t, const Step *s)
     if (s->kind == STEP_COPY)
         what = arena_printf(t->a, "%s = %s", text_of(t, t->h->buffers.at[s->dst].name),
                             text_of(t, t->h->buffers.at[s->src].name));
+    if (s->kind == STEP_LOOP)
+        what = arena_printf(t->a, "loop %s", text_of(t, dim_symbol(dims(t), s->loop)->name));
     if (s->kind == STEP_PRINT)
         what = arena_printf(t->a, "print %s", text_of(t, t->h->buffers.at[s->src].name));
     if (s->kind == STEP_FILL)
@@ -376,7 +379,10 @@ static void add_step(Tables *t, const Step *s)
                                         [STEP_GEMM] = "GEMM",
                                         [STEP_COPY] = "COPY",
                                         [STEP_FILL] = "FILL",
-                                        [STEP_PRINT] = "PRINT"};
+                                        [STEP_PRINT] = "PRINT",
+                                        [STEP_LOOP] = "LOOP",
+                                        [STEP_END] = "END",
+                                        [STEP_SWAP] = "SWAP"};
     StrBuf text = {.a = t->a};
     sb_printf(&text, "{.kind = TN_STEP_%s", kinds[s->kind]);
     if (s->kind == STEP_LAUNCH)
@@ -385,7 +391,12 @@ static void add_step(Tables *t, const Step *s)
         sb_printf(&text, ", .kernel = %u", t->ngemms);
         add_gemm(t, s);
     }
-    if (s->kind == STEP_COPY) {
+    if (s->kind == STEP_LOOP)
+        sb_printf(&text, ", .kernel = %u, .operands = %u, .nops = %d, .cells = %d",
+                  symbol_number(t, s->loop), s->other, s->reverse, count(t, s->cells));
+    if (s->kind == STEP_END)
+        sb_printf(&text, ", .operands = %u", s->other);
+    if (s->kind == STEP_COPY || s->kind == STEP_SWAP) {
         sb_printf(&text, ", .operands = %u, .nops = 2", add_operand(t, s->dst, (Dim){0}));
         add_operand(t, s->src, (Dim){0});
     }

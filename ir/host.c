@@ -92,6 +92,22 @@ static const char *verify_step(Verify *v, uint32_t i)
             return bad(v, i, "fills nothing");
         write_to(v, s->dst);
         return NULL;
+    case STEP_LOOP:
+        return s->other > i && s->other < v->h->steps.n &&
+                       v->h->steps.at[s->other].kind == STEP_END &&
+                       v->h->steps.at[s->other].other == i
+                   ? NULL
+                   : bad(v, i, "a loop without an end");
+    case STEP_END:
+        return s->other < i && v->h->steps.at[s->other].kind == STEP_LOOP
+                   ? NULL
+                   : bad(v, i, "an end without a loop");
+    case STEP_SWAP:
+        if (!valid(v, s->src) || !valid(v, s->dst) || v->h->buffers.at[s->src].of ||
+            v->h->buffers.at[s->dst].of)
+            return bad(v, i, "swaps what is no buffer of its own");
+        write_to(v, s->src);
+        return NULL;
     case STEP_PRINT:
         return valid(v, s->src) && readable(v, s->src) ? NULL : bad(v, i, "prints nothing");
     }

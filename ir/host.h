@@ -29,7 +29,11 @@ typedef struct {
     const void *data; /* CONST */
 } Buffer;
 
-typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT } StepKind;
+typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT,
+               STEP_LOOP, /* the steps up to its END, `cells` times; sizes may mention `loop` */
+               STEP_END,
+               STEP_SWAP /* dst and src change places */
+} StepKind;
 
 /* A strided operand of a gemm: element (b0, b1, row, col) is at
  * offset + b0*batch0 + b1*batch1 + row*rows + col*cols of the buffer. {buf 0}: absent. */
@@ -57,6 +61,10 @@ typedef struct {
     Dim m, n, k, batch[2];
     GemmOperand a, b, c, sum_a, sum_b;
     bool accumulate;
+    /* LOOP: the symbol counts 0 .. cells - 1, or down; other: its END. END: other: its LOOP */
+    Symbol loop;
+    bool reverse;
+    uint32_t other;
     /* COPY dst <- src (whole buffers, equal size); FILL dst with value */
     uint32_t dst, src;
     double value;

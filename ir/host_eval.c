@@ -150,6 +150,15 @@ static void gemm(Run *r, const Step *s)
     }
 }
 
+static void swap_buffers(Run *r, const Step *s)
+{
+    array_of(r, s->dst);
+    array_of(r, s->src);
+    const KernelArray x = r->buffers[s->dst];
+    r->buffers[s->dst] = r->buffers[s->src];
+    r->buffers[s->src] = x;
+}
+
 static void run_step(Run *r, const Step *s)
 {
     KernelArray dst, src;
@@ -177,8 +186,40 @@ static void run_step(Run *r, const Step *s)
                 dst.at[i].i = (int64_t)s->value;
         }
         break;
-    case STEP_PRINT:
+    case STEP_SWAP:
+        swap_buffers(r, s);
         break;
+    case STEP_PRINT:
+    case STEP_LOOP:
+    case STEP_END:
+        break;
+    }
+}
+
+static void run_steps(Run *r, uint32_t from, uint32_t to);
+
+static void run_loop(Run *r, uint32_t first, const Step *s)
+{
+    const int64_t trip = size(r, s->cells);
+    for (int64_t turn = 0; turn < trip && !r->failed; turn++) {
+        r->values[s->loop.id] = s->reverse ? trip - 1 - turn : turn;
+        run_steps(r, first + 1, s->other);
+    }
+    r->values[s->loop.id] = 0;
+}
+
+static void run_steps(Run *r, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to && !r->failed; i++) {
+        const Step *s = &r->h->steps.at[i];
+        const bool runs = holds(r, s->when);
+        if (s->kind == STEP_LOOP) {
+            if (runs)
+                run_loop(r, i, s);
+            i = s->other;
+        } else if (runs) {
+            run_step(r, s);
+        }
     }
 }
 
@@ -186,9 +227,7 @@ const char *host_eval(HostModel *m, const HostProgram *h, KernelArray *buffers, 
                       bool *check)
 {
     Run r = {m, m->p, h, buffers, values, NULL, check};
-    for (uint32_t i = 0; i < h->steps.n && !r.failed; i++)
-        if (holds(&r, h->steps.at[i].when))
-            run_step(&r, &h->steps.at[i]);
+    run_steps(&r, 0, h->steps.n);
     for (uint32_t i = 1; i < h->buffers.n && !r.failed; i++)
         array_of(&r, i);
     return r.failed;

@@ -164,6 +164,24 @@ static void put_step(Print *w, const Step *s)
         put_name(w, s->dst);
         sb_printf(w->out, " = %.9g", s->value);
         break;
+    case STEP_LOOP:
+        sb_printf(w->out, "loop %s in ",
+                  sym_text(w->m->p->cx->names, dim_symbol(w->m->p->cx->dims, s->loop)->name));
+        if (!s->reverse)
+            sb_puts(w->out, "0..");
+        put_dim(w, s->cells);
+        if (s->reverse)
+            sb_puts(w->out, "..0");
+        break;
+    case STEP_END:
+        sb_puts(w->out, "end");
+        break;
+    case STEP_SWAP:
+        sb_puts(w->out, "swap ");
+        put_name(w, s->dst);
+        sb_puts(w->out, ", ");
+        put_name(w, s->src);
+        break;
     case STEP_PRINT:
         sb_puts(w->out, "print ");
         put_name(w, s->src);

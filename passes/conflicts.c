@@ -43,12 +43,34 @@ static void touch_step(Live *w, const Step *s)
         break;
     case STEP_COPY:
     case STEP_PRINT:
+    case STEP_SWAP:
         touch(w, s->src);
         touch(w, s->dst);
         break;
     case STEP_FILL:
         touch(w, s->dst);
         break;
+    case STEP_LOOP:
+    case STEP_END:
+        break;
+    }
+}
+
+/* What is alive when a loop begins or ends, or is handed from turn to turn, is so all the time. */
+static void stretch(const HostProgram *h, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) { /* a pair that changes places */
+        const Step *s = &h->steps.at[i];
+        if (s->kind == STEP_SWAP)
+            h->buffers.at[s->dst].first = h->buffers.at[s->src].first = from;
+    }
+    for (uint32_t i = 1; i < h->buffers.n; i++) {
+        Buffer *b = &h->buffers.at[i];
+        const bool touched = b->last > from && b->first < to && b->first <= b->last;
+        if (!touched || (b->first > from && b->last < to))
+            continue;
+        b->first = b->first > from ? from : b->first;
+        b->last = b->last < to ? to : b->last;
     }
 }
 
@@ -58,6 +80,12 @@ void host_conflicts(Lower *l)
     Live w = {.h = h, .seen = arena_array(l->a, bool, h->buffers.n)};
     for (w.step = 0; w.step < h->steps.n; w.step++)
         touch_step(&w, &h->steps.at[w.step]);
+    for (uint32_t i = 1; i < h->buffers.n; i++)
+        if (!w.seen[i])
+            h->buffers.at[i].first = UINT32_MAX;
+    for (uint32_t i = h->steps.n; i-- > 0;) /* inner loops first */
+        if (h->steps.at[i].kind == STEP_LOOP)
+            stretch(h, i, h->steps.at[i].other);
     for (uint32_t i = 1; i < h->buffers.n; i++)
         if (!w.seen[i]) {
             h->buffers.at[i].first = 1;

@@ -110,6 +110,8 @@ Kern *fuse_contract(Fuser *f, uint32_t id);
 
 /** Stores the operands of an opaque op, and its kernel (fuse_opaque.c). */
 void fuse_prepare_opaque(Fuser *f, uint32_t id);
+/** The value in memory that operand i of a scan is a view of (fuse_loop.c). */
+Val fuse_loop_source(const Fuser *f, const Node *scan, uint32_t i);
 Kern *fuse_opaque(Fuser *f, uint32_t id);
 
 /** The kernel of one stored node. */
@@ -126,6 +128,9 @@ double fuse_merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const K
 double fuse_traffic(const Fuser *f, const Kern *k, double *reads);
 bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot *r,
                  uint32_t result);
+/** Which groups ride along with a contraction, and an order where they stand beside it
+ * (fuse_strip.c). */
+void fuse_strips(Fusion *out);
 /** Groups of equal structure get equal words (fuse_text.c). */
 void fuse_same(Fusion *out);
 

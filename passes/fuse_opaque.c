@@ -11,7 +11,7 @@
 
 bool op_is_opaque(Op op)
 {
-    return op == OP_cumulate || op == OP_scatter || op == OP_sort;
+    return op == OP_cumulate || op == OP_scatter || op == OP_sort || op == OP_scan;
 }
 
 bool op_updates_first(Op op)
@@ -20,8 +20,11 @@ bool op_updates_first(Op op)
 }
 
 /* Where the elements of an operand lie, in their order. */
-static Val source(const Fuser *f, Val v)
+static Val source(const Fuser *f, const Node *n, uint32_t i)
 {
+    Val v = n->in[i];
+    if (n->op == OP_scan)
+        return fuse_loop_source(f, n, i);
     while (f->kind[v.node] == NODE_CONE && graph_node(f->g, v)->op == OP_reshape)
         v = graph_node(f->g, v)->in[0];
     return v;
@@ -29,7 +32,8 @@ static Val source(const Fuser *f, Val v)
 
 bool opaque_fills(const Graph *g, const Node *n, uint32_t i, double *value)
 {
-    const bool start = (n->op == OP_scatter && i == 0) || (n->op == OP_cumulate && i == 2);
+    const bool start = (n->op == OP_scatter && i == 0) || (n->op == OP_cumulate && i == 2) ||
+                       (n->op == OP_scan && (int64_t)i < node_attr(n, ATTR_counts).at[0]);
     return start && graph_constant(g, n->in[i], value);
 }
 
@@ -39,7 +43,7 @@ void fuse_prepare_opaque(Fuser *f, uint32_t id)
     if (f->kind[id] == NODE_CONE)
         f->kind[id] = NODE_REAL;
     for (uint32_t i = 0; i < n->nin; i++) {
-        Val v = source(f, n->in[i]);
+        Val v = source(f, n, i);
         double value;
         if (opaque_fills(f->g, n, i, &value))
             continue;
@@ -60,7 +64,7 @@ Kern *fuse_opaque(Fuser *f, uint32_t id)
     vec_push(f->a, &k->roots, r);
     vec_push(f->a, &k->body, id);
     for (uint32_t i = 0; i < n->nin; i++) {
-        Val v = source(f, n->in[i]);
+        Val v = source(f, n, i);
         double value;
         bool again = opaque_fills(f->g, n, i, &value);
         for (uint32_t j = 0; j < k->reads.n; j++)

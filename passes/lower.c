@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_internal.h"
+#include "passes/lower_loop.h"
 
 #include <string.h>
 
@@ -457,7 +458,8 @@ static bool dies_in(const Lower *l, uint32_t group, Val v)
     int32_t number = l->f->buffer_of[v.node][v.result];
     const FuseBuffer *fb = &l->f->buffers.at[number];
     const Loc *loc = &l->loc[number];
-    if (!loc->buf || l->h->buffers.at[loc->buf].kind != BUF_TEMP || fb->slot || fb->base.node ||
+    if (!loc->buf || graph_node(l->g, v)->op == OP_input || /* of a scan's body: it lives on */
+        l->h->buffers.at[loc->buf].kind != BUF_TEMP || fb->slot || fb->base.node ||
         fb->is_concat || leaves(l, v))
         return false;
     for (uint32_t i = 0; i < l->f->buffers.n; i++) /* another value lies there too */
@@ -550,6 +552,75 @@ static Sym program_name(const Program *p, const Graph *g)
         return g->method.id && g->kind == GRAPH_METHOD ? g->method : g->name;
     return sym_of(p->cx->names,
                   arena_printf(p->cx->scratch, "%s%s", sym_text(p->cx->names, g->method), end));
+}
+
+/* --- the steps of a scan's body in between (lower_loop.c) --- */
+
+void lower_enter(Lower *l, const Graph *g)
+{
+    l->g = g;
+    l->f = fuse_graph(l->p, (Graph *)g, !l->o->no_fuse);
+    if (!l->f)
+        return;
+    l->loc = arena_array(l->a, Loc, l->f->buffers.n + 1);
+    l->acc_of = arena_array(l->a, uint32_t, g->nodes.n);
+    l->acc_nodes.n = l->acc_nodes.cap = 0;
+    l->acc_nodes.at = NULL;
+    l->late.n = l->late.cap = 0;
+    l->late.at = NULL;
+}
+
+/* What grew meanwhile stays. */
+void lower_leave(Lower *l, const Lower *outer)
+{
+    l->g = outer->g;
+    l->f = outer->f;
+    l->loc = outer->loc;
+    l->acc_of = outer->acc_of;
+    memcpy(&l->acc_nodes, &outer->acc_nodes, sizeof l->acc_nodes);
+    memcpy(&l->late, &outer->late, sizeof l->late);
+    l->group = outer->group;
+}
+
+void lower_groups(Lower *l)
+{
+    for (uint32_t i = 0; i < l->f->groups.n; i++)
+        lower_group(l, i);
+}
+
+void lower_place_result(Lower *l, Val v, const Loc *loc)
+{
+    const int32_t own = own_buffer(l, v);
+    if (own < 0)
+        return;
+    const FuseBuffer *fb = &l->f->buffers.at[own];
+    const KClass class = fb->group < 0 ? CLASS_OPAQUE : l->f->groups.at[fb->group].class;
+    if (loc_is_row_major(l->t, loc) || class == CLASS_MAP || class == CLASS_ROW ||
+        class == CLASS_REDUCE)
+        l->loc[own] = *loc;
+}
+
+void lower_late_result(Lower *l, Val v, const Loc *loc)
+{
+    const Loc *src = lower_loc(l, v);
+    CHECK(src);
+    if (src->buf == loc->buf && dim_same(src->offset, loc->offset))
+        return;
+    for (uint32_t i = 0; i < l->late.n; i++) /* it could not be made in its place */
+        if (l->late.at[i].dst.buf == loc->buf && dim_same(l->late.at[i].dst.offset, loc->offset))
+            return;
+    const Sym name = lower_name(l, v);
+    vec_push(l->a, &l->late,
+             ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name,
+                         graph_node(l->g, v)->site}));
+}
+
+void lower_late_copies(Lower *l)
+{
+    for (uint32_t i = 0; i < l->late.n; i++) {
+        const LateCopy *c = &l->late.at[i];
+        lower_copy_loc(l, &c->dst, &c->src, c->dtype, c->name, c->site);
+    }
 }
 
 static void lower_graph(Lower *l, Graph *g)

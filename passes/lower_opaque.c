@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"
+#include "passes/lower_loop.h"
 
 #include <string.h>
 
@@ -140,6 +141,9 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
 {
     const Node *n = graph_node(l->g, grp->roots.at[0].val);
     switch (n->op) {
+    case OP_scan:
+        lower_scan(l, grp);
+        break;
     case OP_scatter:
         lower_scatter(l, grp);
         break;

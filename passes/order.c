@@ -47,6 +47,9 @@ static void each_operand(const Want *w, const Step *s, bool writes, uint64_t *ma
     } else if (s->kind == STEP_GEMM) {
         bufs[n++] = s->a.buf;
         bufs[n++] = s->b.buf;
+    } else if (s->kind == STEP_SWAP) {
+        bufs[n++] = s->dst;
+        bufs[n++] = s->src;
     } else {
         bufs[n++] = writes ? s->dst : s->src;
     }
@@ -87,6 +90,25 @@ static bool has_effect(const Lower *l, const Step *s)
     return true;
 }
 
+/* A loop is needed as a whole, by all that needs what is written in it: what a turn writes another
+ * may read. */
+static uint32_t order_loop(Want *w, uint32_t end)
+{
+    HostProgram *h = w->l->h;
+    const uint32_t first = h->steps.at[end].other;
+    uint64_t mask = 0;
+    for (uint32_t i = first; i <= end; i++) {
+        mask |= has_effect(w->l, &h->steps.at[i]) ? ALWAYS : 0;
+        each_operand(w, &h->steps.at[i], true, &mask, false);
+    }
+    for (uint32_t i = first; i <= end; i++) {
+        add_want(w->l, &h->steps.at[i], mask);
+        each_operand(w, &h->steps.at[i], true, &mask, true);
+        each_operand(w, &h->steps.at[i], false, &mask, true);
+    }
+    return first;
+}
+
 void host_order(Lower *l)
 {
     HostProgram *h = l->h;
@@ -101,6 +123,10 @@ void host_order(Lower *l)
             w.needed[h->args.at[i].buf] = 1ull << (i - h->nargs);
     for (uint32_t i = h->steps.n; i-- > 0;) {
         Step *s = &h->steps.at[i];
+        if (s->kind == STEP_END) {
+            i = order_loop(&w, i);
+            continue;
+        }
         uint64_t mask = has_effect(l, s) ? ALWAYS : 0;
         each_operand(&w, s, true, &mask, false);
         add_want(l, s, mask);

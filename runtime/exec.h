@@ -41,6 +41,9 @@ typedef struct {
 
 /** Where operand number `i` of the program lies. */
 void *tn__operand(const Call *c, int i);
+/** Steps from .. to - 1 (executor.c); the turns of the loop that begins at a step (loop.c). */
+tn_status tn__run_steps(Call *c, int from, int to);
+tn_status tn__run_loop(Call *c, int step);
 /** The message for a kernel's error word: number of its check, index, size of the axis. */
 tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *where,
                           const int32_t *error);
@@ -53,6 +56,8 @@ tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args
 /* place.c */
 /** Memory of everything: arguments and results in place or staged, temporaries, tape, state. */
 tn_status tn__place(Call *c);
+/** Memory of a buffer that lies in another one (place.c). */
+void tn__place_piece(Call *c, int buffer);
 /** Gives the copies of staged results to the stream. */
 tn_status tn__write_back(Call *c);
 /** What of them came packed to the host, when the stream is done. */

@@ -69,6 +69,14 @@ static tn_status run_print(Call *c, const tn_step *s)
     return e;
 }
 
+static void swap(Call *c, const tn_step *s)
+{
+    const tn_operand *o = &c->p->operands[s->operands];
+    void *at = c->at[o[0].buf];
+    c->at[o[0].buf] = c->at[o[1].buf];
+    c->at[o[1].buf] = at;
+}
+
 static tn_status run_step(Call *c, int i)
 {
     const tn_step *s = &c->p->steps[i];
@@ -83,17 +91,26 @@ static tn_status run_step(Call *c, int i)
         return run_fill(c, s);
     case TN_STEP_PRINT:
         return run_print(c, s);
+    case TN_STEP_SWAP:
+        swap(c, s);
+        return TN_OK;
+    case TN_STEP_END:
+        return TN_OK;
     default:
         return tn__fail(TN_ABI, "%s: step %d is of an unknown kind", c->p->name, i);
     }
 }
 
-static tn_status run_steps(Call *c)
+tn_status tn__run_steps(Call *c, int from, int to)
 {
     tn_status s = TN_OK;
-    for (int i = 0; i < c->p->nsteps && !s; i++)
+    for (int i = from; i < to && !s; i++) {
+        const bool loop = c->p->steps[i].kind == TN_STEP_LOOP;
         if (c->plan->active[i])
-            s = run_step(c, i);
+            s = loop ? tn__run_loop(c, i) : run_step(c, i);
+        if (loop)
+            i = c->p->steps[i].operands;
+    }
     return s;
 }
 
@@ -159,7 +176,7 @@ static bool changes_state(const tn_program *p)
 static tn_status work(Call *c)
 {
     const tn__backend *ops = c->m->dev->ops;
-    tn_status s = run_steps(c);
+    tn_status s = tn__run_steps(c, 0, c->p->nsteps);
     if (!s)
         s = tn__write_back(c);
     const tn_status end = ops->end(c->m, c->stream);

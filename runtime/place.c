@@ -270,20 +270,24 @@ static tn_status place_memory(Call *c)
     return TN_OK;
 }
 
-/* Pieces follow the buffer that they lie in; chains are short. */
+/* It follows the buffer that it lies in; chains are short. */
+void tn__place_piece(Call *c, int buffer)
+{
+    int64_t offset = 0;
+    int k = buffer;
+    while (c->p->buffers[k].of) {
+        offset += c->plan->dims[c->p->buffers[k].offset] *
+                  (int64_t)tn__dtype_size(c->p->buffers[k].dtype);
+        k = c->p->buffers[k].of;
+    }
+    if (k != buffer)
+        c->at[buffer] = c->at[k] ? (char *)c->at[k] + offset : NULL;
+}
+
 static void place_pieces(Call *c)
 {
-    for (int i = 1; i < c->p->nbuffers; i++) {
-        int64_t offset = 0;
-        int k = i;
-        while (c->p->buffers[k].of) {
-            offset += c->plan->dims[c->p->buffers[k].offset] *
-                      (int64_t)tn__dtype_size(c->p->buffers[k].dtype);
-            k = c->p->buffers[k].of;
-        }
-        if (k != i)
-            c->at[i] = c->at[k] ? (char *)c->at[k] + offset : NULL;
-    }
+    for (int i = 1; i < c->p->nbuffers; i++)
+        tn__place_piece(c, i);
 }
 
 tn_status tn__place(Call *c)

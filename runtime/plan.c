@@ -105,7 +105,7 @@ static bool guard_holds(tn__device *dev, const tn_program *p, const tn_guard *g,
     }
 }
 
-static bool step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan)
+bool tn__step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan)
 {
     for (int i = 0; i < s->when.n; i++)
         if (!guard_holds(dev, p, &p->guards[s->when.first + i], plan))
@@ -165,7 +165,7 @@ static tn_status place_all(const tn_program *p, tn__plan *plan)
         if (!buffer_bytes(p, b, plan->dims, &plan->bytes[i]))
             s = tn__fail(TN_SHAPE, "%s: the size of %s overflows or is negative", p->name,
                          buffer_name(p, i));
-        else if (b->kind == TN_BUF_TEMP && !b->of)
+        else if (b->kind == TN_BUF_TEMP && !b->of && b->first <= b->last)
             place_temp(p, b, i, plan, taken);
         else if (b->kind == TN_BUF_TAPE && !b->of && p->kind == TN_FORWARD_TRAIN) {
             plan->place[i] = plan->tape;
@@ -203,6 +203,7 @@ void tn__plan_free(tn__plan *p)
     free(p->bytes);
     free(p->place);
     free(p->active);
+    tn__loops_free(p);
     free(p);
 }
 
@@ -222,9 +223,11 @@ static tn_status plan_fill(tn__device *dev, const tn_program *p, tn__plan *plan)
             return tn__fail(TN_SHAPE, "%s: a size overflows", p->name);
     tn_status s = entry_checks(dev, p, plan);
     if (!s)
+        s = tn__loops_find(p, plan);
+    if (!s)
         s = place_all(p, plan);
     for (int i = 0; i < p->nsteps && !s; i++)
-        plan->active[i] = step_runs(dev, p, &p->steps[i], plan);
+        plan->active[i] = tn__step_runs(dev, p, &p->steps[i], plan);
     return s;
 }
 

@@ -38,6 +38,15 @@ struct tn_context {
 void *tn__alloc(tn_context *ctx, size_t bytes);
 void tn__free(tn_context *ctx, void *p);
 
+/* A loop of a program: what changes with its symbol. */
+typedef struct {
+    int step; /* the LOOP */
+    int ndims, nsteps, npieces;
+    int *dims;   /* sizes that mention the symbol, in order */
+    int *steps;  /* steps whose guard or number of cells mentions it */
+    int *pieces; /* buffers inside of others, at such an offset */
+} tn__loop;
+
 /* A plan: everything about one program at given sizes that does not depend on pointers. */
 typedef struct tn__plan {
     int program;
@@ -48,6 +57,8 @@ typedef struct tn__plan {
     size_t *bytes;      /* per buffer */
     size_t *place;      /* TEMP: offset in the arena; TAPE: offset on the tape */
     uint8_t *active;    /* per step: its guard holds and it has work */
+    tn__loop *loops;
+    int nloops;
     size_t arena, tape; /* bytes needed */
     uint64_t used;      /* clock of the last use, for eviction */
 } tn__plan;
@@ -92,6 +103,10 @@ struct tn_model {
 /** The plan for these sizes, made or found. NULL after a failure. */
 tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const uint8_t *given);
 void tn__plan_free(tn__plan *p);
+bool tn__step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan);
+/** What changes in the loops of a program (loop.c). */
+tn_status tn__loops_find(const tn_program *p, tn__plan *plan);
+void tn__loops_free(tn__plan *plan);
 /** Evaluates size number `dim`; false on overflow or division by 0. */
 bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const int64_t *dims,
                   int64_t *out);

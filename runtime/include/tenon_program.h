@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define TN_ABI 1
+#define TN_ABI 2
 
 /* Sizes: postfix code, one word an operation; CONST, SYM and DIM are followed by one word. Division
  * floors. A size is the code from its start to TN_D_END. */
@@ -21,7 +21,7 @@ enum { TN_D_END, TN_D_CONST, TN_D_SYM, TN_D_DIM, TN_D_ADD, TN_D_SUB, TN_D_MUL, T
 typedef struct {
     const char *name;
     int64_t lo, hi, div, rem; /* lo <= value <= hi, value % div == rem */
-    int32_t fixed;            /* 1: value is lo (given by -D) */
+    int32_t fixed;            /* 1: value is lo (given by -D); 2: counts the turns of a loop */
 } tn_symbol;
 
 enum { TN_G_EQ, TN_G_NE, TN_G_LT, TN_G_LE, TN_G_DIVISIBLE, TN_G_ARCH, TN_G_HAS, TN_G_WANT };
@@ -56,14 +56,23 @@ typedef struct {
  * it has checks: 0 fine, else number of the check from 1; index; size of the axis. n: sizes. */
 typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t hi);
 
-/* A kernel's text is compiled twice where it pays: small, for every processor of the kind, and `fast`,
- * for x86-64 with AVX2 and FMA; define TN_ONE_TARGET for once, for what -march says. The bits are the
- * same. TN_CALL(NAME, arguments) makes NAME's functions, TN_CPU(NAME) names them in a tn_kernel;
- * TN_CALL_ONCE is for kernels that run rarely or do little. */
-#if defined __GNUC__
+/* A kernel's text is compiled once small, for every processor of the kind, and where it pays again for
+ * x86-64-v3 (AVX2 and FMA: `fast`) and x86-64-v4 (AVX-512: `widest`); define TN_ONE_TARGET for once, for
+ * what -march says. The bits are the same. TN_CALL(NAME, arguments) makes NAME's functions and
+ * TN_CPU(NAME) names them in a tn_kernel; TN_CALL_WIDE and TN_CPU_WIDE are for kernels that compute
+ * more than they load, TN_CALL_ONCE for those that run rarely or do little. */
+#if defined __clang__
 #define TN_KERNEL static inline __attribute__((always_inline)) void
+#define TN_INLINE static inline __attribute__((always_inline))
+#define TN_FLAT
+#elif defined __GNUC__ /* what a kernel calls must be compiled for its processor, too */
+#define TN_KERNEL static inline __attribute__((always_inline)) void
+#define TN_INLINE static inline
+#define TN_FLAT __attribute__((flatten))
 #else
 #define TN_KERNEL static inline void
+#define TN_INLINE static inline
+#define TN_FLAT
 #endif
 #define TN_CALL_AS(attribute, function, name, ...)                                                 \
     attribute static void function(void *const *p, const int64_t *n, int64_t lo, int64_t hi)      \
@@ -81,14 +90,26 @@ typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t
 #endif
 #define TN_CALL_ONCE(name, ...) TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)
 #if defined __x86_64__ && defined __GNUC__ && !defined TN_ONE_TARGET
-#define TN_FAST __attribute__((target("avx2,fma,bmi,bmi2")))
+#define TN_FAST TN_FLAT __attribute__((target("avx2,fma,bmi,bmi2")))
+#define TN_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2"
+#if defined __clang__
+#define TN_WIDE __attribute__((target(TN_AVX512), min_vector_width(512)))
+#else
+#define TN_WIDE TN_FLAT __attribute__((target(TN_AVX512 ",prefer-vector-width=512")))
+#endif
 #define TN_CALL(name, ...)                                                                         \
     TN_CALL_AS(TN_SMALL, name##_call, name, __VA_ARGS__)                                           \
     TN_CALL_AS(TN_FAST, name##_fast, name, __VA_ARGS__)
-#define TN_CPU(name) .cpu = name##_call, .fast = name##_fast
+#define TN_CALL_WIDE(name, ...)                                                                    \
+    TN_CALL(name, __VA_ARGS__)                                                                     \
+    TN_CALL_AS(TN_WIDE, name##_wide, name, __VA_ARGS__)
+#define TN_CPU(name)      .cpu = name##_call, .fast = name##_fast
+#define TN_CPU_WIDE(name) TN_CPU(name), .widest = name##_wide
 #else
-#define TN_CALL(name, ...) TN_CALL_AS(, name##_call, name, __VA_ARGS__)
-#define TN_CPU(name) .cpu = name##_call
+#define TN_CALL(name, ...)      TN_CALL_AS(TN_FLAT, name##_call, name, __VA_ARGS__)
+#define TN_CALL_WIDE(name, ...) TN_CALL(name, __VA_ARGS__)
+#define TN_CPU(name)            .cpu = name##_call
+#define TN_CPU_WIDE(name)       TN_CPU(name)
 #endif
 
 typedef struct {
@@ -104,9 +125,13 @@ typedef struct {
     int32_t block_cells;      /* CUDA: cells a block works on: the grid is ceil(cells / this) */
     tn_cpu_kernel *fast;      /* the same for processors with AVX2, FMA and BMI2; or NULL */
     uint64_t wide;            /* CUDA: bit i: size i is a long long, not an int */
+    tn_cpu_kernel *widest;    /* the same for processors with AVX-512 F, BW, DQ and VL; or NULL */
 } tn_kernel;
 
-enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT };
+/* LOOP: the steps up to END run `cells` times, with symbol `kernel` counting from 0, or down to 0;
+ * what sizes mention it is computed anew each turn. SWAP: two buffers change places. */
+enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT, TN_STEP_LOOP, TN_STEP_END,
+       TN_STEP_SWAP };
 typedef struct {
     int32_t buf, offset, rows, cols, batch0, batch1; /* buf 0: absent; the rest: numbers of sizes */
 } tn_gemm_operand;
@@ -120,8 +145,9 @@ typedef struct {
 } tn_operand;
 typedef struct {
     int8_t kind;
-    int32_t kernel;            /* LAUNCH: kernels[kernel]; GEMM: gemms[kernel] */
-    int32_t operands, nops;    /* LAUNCH: operands[operands ..]; COPY: dst, src; FILL: dst */
+    int32_t kernel;            /* LAUNCH: kernels[kernel]; GEMM: gemms[kernel]; LOOP: symbols[kernel] */
+    int32_t operands, nops;    /* LAUNCH: operands[operands ..]; COPY, SWAP: dst, src; FILL: dst;
+                                  LOOP: number of its END, nops 1: it counts down; END: of its LOOP */
     int32_t ints, nints;       /* LAUNCH: dims[ints ..] */
     int32_t cells;             /* LAUNCH: number of a size */
     tn_when when;
