@@ -408,6 +408,9 @@ static KExpr value_reduced(KBuild *b, Val v, const TypeInfo *ty)
     if (!acc)
         die("a reduction is read where it is not known: node %u", v.node);
     const KAcc *a = &b->k->accs.at[acc - 1];
+    for (uint32_t i = 0; i < b->results.n; i++)
+        if (b->results.at[i].acc == acc - 1 && b->results.at[i].result == v.result)
+            return kbuild_cast(b, b->results.at[i].expr, ty->dtype);
     bool index = v.result == 1 && a->reducer != RED_moments;
     KExpr e = make(b, (KExprInfo){.kind = KE_ACC,
                                   .type = index ? DT_i64 : a->type,

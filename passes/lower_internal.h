@@ -58,6 +58,7 @@ typedef struct {
     Loc *loc;                /* by number of FuseBuffer; buf 0: not made yet */
     uint32_t *slot_buf;      /* buffer of each state slot, 0: none yet */
     uint32_t group;          /* being lowered */
+    const FuseGroup *making; /* the same, while steps of it are made; else NULL */
     VEC(LateCopy) late;      /* at the end of the program */
     bool failed;             /* a diagnostic was given */
     uint32_t *acc_of;        /* by node: accumulator + 1 of a reduce, in the kernel that is built */
@@ -93,6 +94,12 @@ typedef struct {
     KExpr expr;
 } Memo;
 
+/* A result of a reduce that is made of several accumulators. */
+typedef struct {
+    uint32_t acc, result;
+    KExpr expr;
+} AccResult;
+
 typedef struct {
     Lower *l;
     Kernel *k;
@@ -100,6 +107,7 @@ typedef struct {
     ArenaMark mark;    /* of scratch: what only this kernel's making needs goes at its end */
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
+    VEC(AccResult) results;
     uint32_t nv;          /* v0 .. are in use up to here */
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;
@@ -179,6 +187,8 @@ bool lower_unplace(Lower *l, const LaunchOperand *o);
 
 /** Skips steps that only an unwanted result needs. */
 void host_order(Lower *l);
+/** Steps that run row block by row block together (lower_strip.c). */
+void host_strips(Lower *l);
 /** When temporaries live, and which of them at the same time. */
 void host_conflicts(Lower *l);
 

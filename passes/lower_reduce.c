@@ -23,9 +23,9 @@ static bool is_part(const Split *w, uint32_t root)
     return root_reduce(w->l, r) && r->side == w->side;
 }
 
-static bool one_field(Reducer r)
+static Reducer reducer_of(const Split *w, uint32_t root)
 {
-    return reducer_info(r)->nfields == 1;
+    return (Reducer)node_int(graph_node(w->l->g, w->grp->roots.at[root].val), ATTR_kind);
 }
 
 /* --- first stage
@@ -44,7 +44,8 @@ static Dim part_size(const Split *w, DimTable *t, const RowAxes *x)
 }
 
 /* part[g, ...] for columns, else part[..., g]. */
-static Loc part_loc(Split *w, uint32_t root, KBuild *b, const LoopDomain *d, Dim g, Dim *at)
+static Loc part_loc(Split *w, uint32_t root, uint32_t result, DType type, const LoopDomain *d,
+                    Dim g, Dim *at)
 {
     DimTable *t = w->l->t;
     Dim shape[FUSE_AXES + 1];
@@ -63,32 +64,32 @@ static Loc part_loc(Split *w, uint32_t root, KBuild *b, const LoopDomain *d, Dim
         shape[n] = w->parts;
         at[n++] = g;
     }
-    if (!w->part[root]) {
+    if (!w->part[root][result]) {
         const FuseRoot *r = &w->grp->roots.at[root];
-        DType type = b->k->accs.at[b->l->acc_of[r->val.node] - 1].type;
-        Sym name = lower_name(w->l, r->val);
+        Sym name = lower_name(w->l, val_result(r->val, result));
         const char *text = sym_text(w->l->p->cx->names, name);
         name = sym_of(w->l->p->cx->names, arena_printf(w->l->a, "%s_parts", text));
-        w->part[root] = lower_buffer(w->l, BUF_TEMP, name, type, shape, n);
+        w->part[root][result] = lower_buffer(w->l, BUF_TEMP, name, type, shape, n);
     }
-    return loc_row_major(t, w->part[root], dim_const(t, 0), shape, n);
+    return loc_row_major(t, w->part[root][result], dim_const(t, 0), shape, n);
 }
 
-static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, const LoopDomain *d,
-                       Dim g)
+static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, uint32_t result,
+                       const LoopDomain *d, Dim g)
 {
     uint32_t acc = b->l->acc_of[w->grp->roots.at[root].val.node] - 1;
+    const Reducer r = b->k->accs.at[acc].reducer;
     Dim at[FUSE_AXES + 1];
-    Loc loc = part_loc(w, root, b, d, g, at);
-    const Buffer *buf = &w->l->h->buffers.at[loc.buf];
-    DType type = buf->dtype;
-    uint32_t param = kbuild_param(b, &loc, type, K_OUT, buf->name);
+    KExprInfo sum = {.kind = KE_ACC, .type = b->k->accs.at[acc].type, .acc = acc, .field = result};
+    if (result && r != RED_moments)
+        sum.type = DT_i64;
+    if (b->k->accs.at[acc].side)
+        sum.index = dim_of(w->l->t, b->k->accs.at[acc].axis);
+    Loc loc = part_loc(w, root, result, sum.type, d, g, at);
+    uint32_t param = kbuild_param(b, &loc, sum.type, K_OUT, w->l->h->buffers.at[loc.buf].name);
     KStmt *s = kblock_add(w->l->p, block, KS_STORE);
     s->param = param;
     s->site = graph_node(w->l->g, w->grp->roots.at[root].val)->site;
-    KExprInfo sum = {.kind = KE_ACC, .type = type, .acc = acc};
-    if (b->k->accs.at[acc].side)
-        sum.index = dim_of(w->l->t, b->k->accs.at[acc].axis);
     s->expr = kernel_expr(w->l->p, b->k, sum);
     for (uint32_t i = 0; i < loc.rank; i++)
         s->at[i] = at[i];
@@ -97,8 +98,8 @@ static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, const 
 void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g)
 {
     for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (is_part(w, i))
-            store_part(w, b, block, i, d, g);
+        for (int r = 0; is_part(w, i) && r < reducer_info(reducer_of(w, i))->nresults; r++)
+            store_part(w, b, block, i, (uint32_t)r, d, g);
 }
 
 static Step *first_stage(Split *w)
@@ -120,8 +121,13 @@ static Step *first_stage(Split *w)
     }
     KBlock *blocks[] = {&fold, &store};
     kernel_collapse_all(b, x.reduced, &x.nreduced, blocks, 1);
-    Dim size = part_size(w, t, &x), n = dim_symbol(t, x.reduced[0])->extent;
+    const Dim size = part_size(w, t, &x), n = dim_symbol(t, x.reduced[0])->extent;
     w->parts = dim_ceildiv(t, n, size);
+    w->size = size;
+    w->n = n;
+    w->rest = dim_const(t, 1);
+    for (uint32_t i = 1; i < x.nreduced; i++)
+        w->rest = dim_mul(t, w->rest, dim_symbol(t, x.reduced[i])->extent);
     Symbol g = kbuild_axis(b, w->parts);
     split_store(w, b, &store, &d, dim_of(t, g));
     kernel_collapse_all(b, x.kept, &x.nkept, blocks, 2);
@@ -143,23 +149,135 @@ static Step *first_stage(Split *w)
 /* --- second stage
  * -------------------------------------------------------------------------------------- */
 
-static void join_root(Split *w, KBuild *b, uint32_t root, const LoopDomain *d, Dim g, KBlock *fold)
+/* The second stage goes over the parts once or twice: a variance needs the mean of all first.
+ *
+ *   mean = sum of n[g] * mean[g] / n        var = sum of n[g] * (var[g] + (mean[g] - mean)^2) / n
+ */
+typedef struct {
+    Split *w;
+    KBuild *b;
+    const LoopDomain *d;
+    Dim g;
+    KBlock fold[2]; /* of each pass */
+    VEC(uint32_t) accs[2];
+} Join;
+
+static KExpr join_op(Join *j, Op op, DType t, KExpr a, KExpr b)
 {
-    const FuseRoot *r = &w->grp->roots.at[root];
-    uint32_t acc = row_acc(b, r);
-    Dim at[FUSE_AXES + 1];
-    kbuild_acc(b, r->val.node, acc);
-    Loc loc = part_loc(w, root, b, d, g, at);
-    const Buffer *buf = &w->l->h->buffers.at[loc.buf];
+    return kernel_expr(j->b->l->p, j->b->k,
+                       (KExprInfo){.kind = KE_OP, .op = op, .type = t, .nin = 2, .in = {a, b}});
+}
+
+static KExpr join_count(Join *j, DType t, Dim n)
+{
+    KExprInfo x = {.kind = KE_INDEX, .type = DT_i64, .index = n};
+    int64_t c;
+    if (dim_is_const(j->b->l->t, n, &c))
+        return kbuild_const(j->b, t, (double)c);
+    return kbuild_cast(j->b, kernel_expr(j->b->l->p, j->b->k, x), t);
+}
+
+static KExpr join_load(Join *j, uint32_t root, uint32_t result, Dim g)
+{
+    const Buffer *buf = &j->w->l->h->buffers.at[j->w->part[root][result]];
     KExprInfo e = {.kind = KE_LOAD, .type = buf->dtype};
-    e.param = kbuild_param(b, &loc, e.type, K_IN, buf->name);
+    Dim at[FUSE_AXES + 1];
+    Loc loc = part_loc(j->w, root, result, e.type, j->d, g, at);
+    e.param = kbuild_param(j->b, &loc, e.type, K_IN, buf->name);
     for (uint32_t i = 0; i < loc.rank; i++)
         e.at[i] = at[i];
-    KExpr load = kernel_expr(w->l->p, b->k, e);
-    KStmt *s = kblock_add(w->l->p, fold, KS_FOLD);
-    s->acc = acc;
-    s->expr = load;
-    s->site = graph_node(w->l->g, r->val)->site;
+    return kernel_expr(j->b->l->p, j->b->k, e);
+}
+
+static uint32_t join_acc(Join *j, int pass, Reducer r, DType type, KExpr e, Site site)
+{
+    KAcc acc = {.reducer = r, .type = type};
+    acc.name = kbuild_name(j->b, (Sym){0}, reducer_info(r)->name);
+    vec_push(j->b->l->a, &j->b->k->accs, acc);
+    const uint32_t number = j->b->k->accs.n - 1;
+    vec_push(j->b->l->a, &j->accs[pass], number);
+    KStmt *s = kblock_add(j->b->l->p, &j->fold[pass], KS_FOLD);
+    s->acc = number;
+    s->expr = e;
+    s->site = site;
+    if (r == RED_argmax || r == RED_argmin)
+        s->fold_index = j->g;
+    return number;
+}
+
+static KExpr acc_value(Join *j, uint32_t acc, uint32_t field, DType type)
+{
+    return kernel_expr(j->b->l->p, j->b->k,
+                       (KExprInfo){.kind = KE_ACC, .type = type, .acc = acc, .field = field});
+}
+
+static void add_result(Join *j, uint32_t acc, uint32_t result, KExpr e)
+{
+    vec_push(j->b->l->a, &j->b->results, ((AccResult){acc, result, e}));
+}
+
+static void join_moments(Join *j, uint32_t root, Site site)
+{
+    const Split *w = j->w;
+    DimTable *t = w->l->t;
+    const DType type = w->l->h->buffers.at[w->part[root][0]].dtype;
+    const Dim lo = dim_mul(t, w->size, j->g);
+    const Dim hi = dim_min(t, w->n, dim_add(t, lo, w->size));
+    const KExpr n = join_count(j, type, dim_mul(t, w->rest, dim_sub(t, hi, lo)));
+    const KExpr all = join_count(j, type, dim_mul(t, w->rest, w->n));
+    const KExpr mean = join_load(j, root, 0, j->g), var = join_load(j, root, 1, j->g);
+    uint32_t sum = join_acc(j, 0, RED_add, type, join_op(j, OP_mul, type, n, mean), site);
+    KExpr whole = join_op(j, OP_div, type, acc_value(j, sum, 0, type), all);
+    KExpr off = join_op(j, OP_sub, type, mean, whole);
+    off = join_op(j, OP_add, type, var, join_op(j, OP_mul, type, off, off));
+    uint32_t squares = join_acc(j, 1, RED_add, type, join_op(j, OP_mul, type, n, off), site);
+    KExpr spread = join_op(j, OP_div, type, acc_value(j, squares, 0, type), all);
+    kbuild_acc(j->b, w->grp->roots.at[root].val.node, sum);
+    add_result(j, sum, 0, whole);
+    add_result(j, sum, 1, spread);
+}
+
+/* The part with the extreme value knows where in it that is. */
+static void join_extreme(Join *j, uint32_t root, Reducer r, Site site)
+{
+    const Split *w = j->w;
+    const DType type = w->l->h->buffers.at[w->part[root][0]].dtype;
+    uint32_t acc = join_acc(j, 0, r, type, join_load(j, root, 0, j->g), site);
+    Symbol s = dim_new_symbol(w->l->t, SYM_LOADED, kbuild_name(j->b, (Sym){0}, "best"), (Dim){0});
+    vec_push(j->b->l->a, &j->b->loaded,
+             ((Loaded){.symbol = s, .expr = acc_value(j, acc, 1, DT_i64), .site = site}));
+    kbuild_acc(j->b, w->grp->roots.at[root].val.node, acc);
+    add_result(j, acc, 1, join_load(j, root, 1, dim_of(w->l->t, s)));
+}
+
+static void join_root(Join *j, uint32_t root)
+{
+    const FuseRoot *r = &j->w->grp->roots.at[root];
+    const Reducer kind = reducer_of(j->w, root);
+    const Site site = graph_node(j->w->l->g, r->val)->site;
+    if (kind == RED_moments) {
+        join_moments(j, root, site);
+    } else if (kind == RED_argmax || kind == RED_argmin) {
+        join_extreme(j, root, kind, site);
+    } else {
+        KExpr part = join_load(j, root, 0, j->g);
+        uint32_t acc = join_acc(j, 0, kind, kexpr(j->b->k, part)->type, part, site);
+        kbuild_acc(j->b, r->val.node, acc);
+    }
+}
+
+/* The loops over the parts, one for each pass that there is. */
+static void join_loops(Join *j, KBlock *cell, const RowAxes *x, const RowSched *s)
+{
+    Lower *l = j->b->l;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < j->accs[pass].n; i++)
+            kblock_add(l->p, cell, KS_ACC)->acc = j->accs[pass].at[i];
+        if (j->accs[pass].n)
+            block_append(l, row_loops(j->b, cell, x, s), &j->fold[pass]);
+        for (uint32_t i = 0; i < j->accs[pass].n; i++)
+            row_total(j->b, cell, j->accs[pass].at[i], s);
+    }
 }
 
 static LoopDomain kept_domain(const Split *w, KBuild *b)
@@ -183,11 +301,12 @@ static bool second_stage(Split *w)
     LoopDomain d = kept_domain(w, b);
     RowAxes x;
     row_split_axes(w->grp, w->reduced, &d, &x);
-    KBlock fold = {0}, store = {0}, cell = {0};
+    KBlock store = {0}, cell = {0};
     Symbol g = kbuild_axis(b, w->parts);
+    Join j = {.w = w, .b = b, .d = &d, .g = dim_of(l->t, g)};
     for (uint32_t i = 0; i < w->grp->roots.n; i++)
         if (is_part(w, i))
-            join_root(w, b, i, &d, dim_of(l->t, g), &fold);
+            join_root(&j, i);
     for (uint32_t i = 0; i < w->grp->roots.n; i++) {
         Dim at[MAX_RANK];
         if (w->side && !w->grp->roots.at[i].side)
@@ -195,18 +314,14 @@ static bool second_stage(Split *w)
         row_result_index(b, w->grp, &w->grp->roots.at[i], &d, at);
         root_store(b, &store, &w->grp->roots.at[i], at);
     }
-    KBlock *blocks[] = {&fold, &store};
-    kernel_collapse_all(b, x.kept, &x.nkept, blocks, 2);
+    KBlock *blocks[] = {&j.fold[0], &j.fold[1], &store};
+    kernel_collapse_all(b, x.kept, &x.nkept, blocks, 3);
     x.reduced[0] = g;
     x.nreduced = 1;
     x.columns = w->columns;
     RowSched s = {.vec = 1};
     sched_row(b, &x, 0, &s);
-    for (uint32_t i = 0; i < b->k->accs.n; i++)
-        kblock_add(l->p, &cell, KS_ACC)->acc = i;
-    block_append(l, row_loops(b, &cell, &x, &s), &fold);
-    for (uint32_t i = 0; i < b->k->accs.n; i++)
-        row_total(b, &cell, i, &s);
+    join_loops(&j, &cell, &x, &s);
     block_append(l, &cell, &store);
     if (!kbuild_in_place(b, &cell))
         return false;
@@ -224,39 +339,47 @@ void split_join(Split *w)
 /* --- choice
  * ------------------------------------------------------------------------------------------- */
 
-static bool may_split(Lower *l, const FuseGroup *grp, bool columns, Dim kept)
+static bool may_split(Lower *l, const FuseGroup *grp)
 {
     for (uint32_t i = 0; i < grp->roots.n; i++) {
         const FuseRoot *r = &grp->roots.at[i];
         const Node *n = root_reduce(l, r);
-        if (n && !one_field((Reducer)node_int(n, ATTR_kind)))
-            return false;
         for (uint32_t k = 0; !n && k < grp->rank; k++)
             if (grp->reduced >> k & 1 && r->axis_of[k] >= 0)
                 return false; /* stores an element for each one that it reads */
-        if (n ? r->phase != 0 : r->phase != 1)
+        if (r->side || (n ? r->phase != 0 : r->phase != 1))
             return false;
     }
-    return columns || dim_le(l->t, kept, dim_const(l->t, FEW_ROWS)) == YES;
+    return true;
 }
 
-static void step_when(Lower *l, uint32_t from, GuardKind kind, Dim a, Dim b)
+/* The steps from `from` on are done where the term holds. */
+static void step_when(Lower *l, uint32_t from, GuardTerm term)
 {
     for (uint32_t i = from; i < l->h->steps.n; i++) {
         Guard *g = &l->h->steps.at[i].when;
         GuardTerm *terms = arena_array(l->a, GuardTerm, g->n + 1);
         for (uint32_t k = 0; k < g->n; k++)
             terms[k] = g->at[k];
-        terms[g->n] = (GuardTerm){.kind = kind, .a = a, .b = b};
+        terms[g->n] = term;
         *g = (Guard){terms, g->n + 1};
     }
 }
 
-void lower_reduce(Lower *l, const FuseGroup *grp)
+static void split(Split *w)
+{
+    w->part = arena_alloc(w->l->a, sizeof *w->part * w->grp->roots.n);
+    first_stage(w);
+    split_join(w);
+}
+
+/* Whole sums are for what is short, or has many of them: in parts, few long ones keep all cores
+ * busy. Where sizes do not tell, both are made. */
+bool lower_split(Lower *l, const FuseGroup *grp)
 {
     DimTable *t = l->t;
     Split w = {.l = l, .grp = grp, .reduced = grp->reduced};
-    Dim reduced = dim_const(t, 1), kept = reduced;
+    Dim reduced = dim_const(t, 1), kept = reduced, few = dim_const(t, FEW_ROWS);
     for (uint32_t i = 0; i < grp->rank; i++) {
         if (dim_is_one(t, grp->domain[i]))
             continue;
@@ -265,21 +388,32 @@ void lower_reduce(Lower *l, const FuseGroup *grp)
         *d = dim_mul(t, *d, grp->domain[i]);
         w.columns = !is_reduced;
     }
-    Dim whole = dim_const(t, w.columns ? COLUMN_WHOLE : ROW_WHOLE);
-    Answer fits = dim_le(t, reduced, whole);
-    if (fits == YES || !may_split(l, grp, w.columns, kept)) {
-        lower_rows(l, grp);
-        return;
+    const Dim whole = dim_const(t, w.columns ? COLUMN_WHOLE : ROW_WHOLE);
+    const Answer fits = dim_le(t, reduced, whole);
+    const Answer is_few = w.columns ? YES : dim_le(t, kept, few);
+    if (fits == YES || is_few == NO || !may_split(l, grp))
+        return false;
+    const bool known = fits == NO && is_few == YES;
+    Dim a = reduced, b = whole; /* whole where a <= b */
+    if (is_few == UNKNOWN) {
+        Dim rows = dim_sub(t, dim_add(t, few, dim_const(t, 1)), kept);
+        a = fits == NO ? rows : dim_min(t, dim_sub(t, reduced, whole), rows);
+        b = dim_const(t, 0);
     }
     uint32_t from = l->h->steps.n;
-    if (fits == UNKNOWN) {
+    if (!known) {
         lower_rows(l, grp);
-        step_when(l, from, G_LE, reduced, whole);
+        step_when(l, from, (GuardTerm){.kind = G_LE, .a = a, .b = b});
         from = l->h->steps.n;
     }
-    w.part = arena_array(l->a, uint32_t, grp->roots.n);
-    first_stage(&w);
-    split_join(&w);
-    if (fits == UNKNOWN)
-        step_when(l, from, G_LT, whole, reduced);
+    split(&w);
+    if (!known)
+        step_when(l, from, (GuardTerm){.kind = G_LT, .a = b, .b = a});
+    return true;
+}
+
+void lower_reduce(Lower *l, const FuseGroup *grp)
+{
+    if (!lower_split(l, grp))
+        lower_rows(l, grp);
 }

@@ -320,7 +320,7 @@ static void make_shares(Row *w, const RowAxes *x, Shares *s)
                        .reduced = ~w->grp->reduced,
                        .columns = true,
                        .side = true,
-                       .part = arena_array(w->b->l->a, uint32_t, w->grp->roots.n),
+                       .part = arena_alloc(w->b->l->a, sizeof(uint32_t[2]) * w->grp->roots.n),
                        .parts = dim_mul(t, parts, shares)};
 }
 
@@ -406,5 +406,6 @@ Step *lower_rows(Lower *l, const FuseGroup *grp)
 
 void lower_row(Lower *l, const FuseGroup *grp)
 {
-    lower_rows(l, grp);
+    if (!lower_split(l, grp))
+        lower_rows(l, grp);
 }

@@ -35,11 +35,13 @@ typedef struct {
 typedef struct {
     Lower *l;
     const FuseGroup *grp;
-    uint32_t reduced; /* axes of the domain that the parts are of */
-    bool columns;     /* the innermost axis is kept */
-    bool side;        /* side sums of rows; else all roots */
-    uint32_t *part;   /* by root: buffer of the parts, 0: no reduce */
-    Dim parts;        /* how many */
+    uint32_t reduced;    /* axes of the domain that the parts are of */
+    bool columns;        /* the innermost axis is kept */
+    bool side;           /* side sums of rows; else all roots */
+    uint32_t (*part)[2]; /* by root: buffer of the parts of each result, 0: none */
+    Dim parts;           /* how many */
+    Dim size, rest, n;   /* a part is at most `size` of `n` elements of the outermost reduced axis,
+                            each   of them `rest` of all axes together */
 } Split;
 
 uint32_t row_acc(KBuild *b, const FuseRoot *r);
@@ -62,6 +64,8 @@ void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g)
 /** The kernel that joins the parts. */
 void split_join(Split *w);
 void block_append(Lower *l, KBlock *to, const KBlock *from);
+/** Reductions in parts, if that is what their size asks for; false: nothing was made. */
+bool lower_split(Lower *l, const FuseGroup *grp);
 /** The group as one kernel; its step. */
 Step *lower_rows(Lower *l, const FuseGroup *grp);
 
