@@ -1,27 +1,8 @@
 /* elab_index.c: subscripts: x[i, a:b, ..., none, idx], read and assigned.
  * SPDX-License-Identifier: MIT */
-#include "frontend/elab.h"
+#include "frontend/elab_subs.h"
 
 #include <string.h>
-
-typedef enum { SUB_at, SUB_slice, SUB_new, SUB_gather, SUB_mask } SubKind;
-
-/* One subscript, resolved against its axis. */
-typedef struct {
-    SubKind kind;
-    uint32_t axis;
-    Dim start, extent;  /* SUB_at: extent 1 */
-    const Written *how; /* of the extent of a slice */
-    int64_t step;
-    Val index; /* SUB_gather, SUB_mask */
-    Span at;
-} Sub;
-
-typedef struct {
-    Sub at[3 * MAX_RANK];
-    uint32_t n;
-    bool ok;
-} Subs;
 
 static void bad_index(Elab *e, Subs *s, Span at, const char *why)
 {
@@ -152,6 +133,7 @@ static void tensor_sub(Elab *e, Val x, Span at, Dim size, Subs *s, Sub *sub)
     Val wrapped = build2(&e->b, OP_add, x, n);
     Val negative = build2(&e->b, OP_lt, x, build_const(&e->b, t->dtype, 0));
     sub->index = build3(&e->b, OP_where, negative, wrapped, x);
+    sub->given = x;
 }
 
 /* How many axes of x a subscript takes. */
@@ -325,33 +307,29 @@ static bool is_whole_shape(const Dim *a, uint32_t na, const TypeInfo *t)
     return true;
 }
 
-/* Neighbouring index tensors i, j, ... on axes of sizes m, n, ... become (i * n + j) on one axis.
- */
-static bool merge_indices(Elab *e, const Subs *s, uint32_t first, uint32_t n, const Dim *sizes,
-                          Val *index)
+/* Index tensors i, j, ... on neighbouring axes of sizes m, n, ... become (i * n + j) on one axis. */
+static bool merge_indices(Elab *e, const Sub *const *g, uint32_t n, const Dim *sizes, Val *index)
 {
-    Value sum = v_tensor(e, s->at[first].index);
+    Value sum = v_tensor(e, g[0]->index);
     sum = v_tensor(e, build_cast(&e->b, use_val(e, &sum), DT_i64));
     for (uint32_t k = 1; k < n; k++) {
         Value size = v_tensor(e, build_dim(&e->b, sizes[k]));
-        Value next = v_tensor(e, build_cast(&e->b, s->at[first + k].index, DT_i64));
+        Value next = v_tensor(e, build_cast(&e->b, g[k]->index, DT_i64));
         Value product;
-        Span at = s->at[first + k].at;
-        if (!binary_op(e, AST_mul, at, &sum, at, &size, at, &product) ||
-            !binary_op(e, AST_add, at, &product, s->at[first].at, &next, at, &sum))
+        if (!binary_op(e, AST_mul, g[k]->at, &sum, g[k]->at, &size, g[k]->at, &product) ||
+            !binary_op(e, AST_add, g[k]->at, &product, g[0]->at, &next, g[k]->at, &sum))
             return false;
     }
     *index = use_val(e, &sum);
     return true;
 }
 
-static bool gather_part(Elab *e, Val x, const Subs *s, uint32_t first, uint32_t n, uint32_t axis,
-                        Val *out)
+static bool gather_part(Elab *e, Val x, const Sub *const *g, uint32_t n, uint32_t axis, Val *out)
 {
     TypeInfo t = *type_at(e, x);
-    Val index = s->at[first].index;
+    Val index = g[0]->index;
     if (n > 1) {
-        if (!merge_indices(e, s, first, n, &t.shape[axis], &index))
+        if (!merge_indices(e, g, n, &t.shape[axis], &index))
             return false;
         Dim shape[MAX_RANK];
         uint32_t rank = 0;
@@ -366,7 +344,7 @@ static bool gather_part(Elab *e, Val x, const Subs *s, uint32_t first, uint32_t 
     }
     uint32_t rank = t.rank - 1u + type_at(e, index)->rank;
     if (rank > MAX_RANK) {
-        elab_error(e, DIAG_bad_index, s->at[first].at, "the result has %u axes; at most %d", rank,
+        elab_error(e, DIAG_bad_index, g[0]->at, "the result has %u axes; at most %d", rank,
                    MAX_RANK);
         return false;
     }
@@ -374,46 +352,77 @@ static bool gather_part(Elab *e, Val x, const Subs *s, uint32_t first, uint32_t 
     return true;
 }
 
+/* The part that all but the tensors choose, with an axis for each of those; *rank 0: too many. */
+static Val static_part(Elab *e, Val v, const Subs *s, uint32_t *rank)
+{
+    Dim shape[3 * MAX_RANK];
+    v = sliced(e, v, s);
+    const TypeInfo t = *type_at(e, v);
+    *rank = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->at[i].kind == SUB_new)
+            shape[(*rank)++] = dim_const(e->dims, 1);
+        else if (s->at[i].kind != SUB_at)
+            shape[(*rank)++] = t.shape[s->at[i].axis];
+    }
+    if (*rank <= MAX_RANK && !is_whole_shape(shape, *rank, &t))
+        v = build_reshape(&e->b, v, shape, *rank);
+    return v;
+}
+
+Val read_subs(Elab *e, Val x, const Subs *s)
+{
+    uint32_t rank;
+    return static_part(e, x, s, &rank);
+}
+
+/* Tensors whose axes are not neighbours: their axes go to the front, as in torch. */
+static Val gathered_first(Elab *e, Val v, uint32_t *axes, uint32_t n)
+{
+    const uint32_t rank = type_at(e, v)->rank;
+    int64_t perm[MAX_RANK];
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < n; k++)
+        perm[at++] = axes[k];
+    for (uint32_t i = 0; i < rank; i++) {
+        bool taken = false;
+        for (uint32_t k = 0; k < n; k++)
+            taken |= axes[k] == i;
+        if (!taken)
+            perm[at++] = i;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        axes[k] = k;
+    return build_transpose(&e->b, v, perm);
+}
+
 static Value read_tensor(Elab *e, const AstExpr *x, const Value *base, const Subs *s)
 {
-    Val v = use_val(e, base);
-    uint32_t first = 0, ngather = 0;
+    const Sub *g[3 * MAX_RANK];
+    uint32_t axes[3 * MAX_RANK], n = 0, axis = 0, rank;
+    bool apart = false;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->at[i].kind == SUB_mask) {
             elab_error(e, DIAG_bad_index, s->at[i].at,
                        "the size of x[mask] depends on values: use where or masked_fill");
             return v_poison();
         }
-        if (s->at[i].kind != SUB_gather)
-            continue;
-        if (ngather == 0)
-            first = i;
-        else if (first + ngather != i) {
-            elab_unsupported(e, x->op_at, "an index by tensors that are not neighbours");
-            return v_poison();
+        if (s->at[i].kind == SUB_gather) {
+            apart |= n && axes[n - 1] + 1 != axis;
+            g[n] = &s->at[i];
+            axes[n++] = axis;
         }
-        ngather++;
+        axis += s->at[i].kind != SUB_at;
     }
-    v = sliced(e, v, s);
-    TypeInfo t = *type_at(e, v);
-    Dim shape[2 * MAX_RANK];
-    uint32_t rank = 0, axis = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (i == first)
-            axis = rank;
-        if (s->at[i].kind == SUB_new)
-            shape[rank++] = dim_const(e->dims, 1);
-        else if (s->at[i].kind != SUB_at)
-            shape[rank++] = t.shape[s->at[i].axis];
-    }
+    Val v = static_part(e, use_val(e, base), s, &rank);
     if (rank > MAX_RANK) {
         elab_error(e, DIAG_bad_index, x->op_at, "the result has %u axes; at most %d", rank,
                    MAX_RANK);
         return v_poison();
     }
-    if (!is_whole_shape(shape, rank, &t))
-        v = build_reshape(&e->b, v, shape, rank);
-    if (ngather && !gather_part(e, v, s, first, ngather, axis, &v))
+    if (apart)
+        v = gathered_first(e, v, axes, n);
+    if (n && !gather_part(e, v, g, n, axes[0], &v))
         return v_poison();
     return v_tensor(e, v);
 }
@@ -504,15 +513,6 @@ static Val replace_range(Elab *e, Val x, uint32_t axis, Dim start, Dim extent, V
     return n == 1 ? part : build_concat(&e->b, pieces, n, axis);
 }
 
-/* x with the place `index` of `axis` replaced by `part`, whose extent there is 1. */
-static Val replace_at(Elab *e, Val x, uint32_t axis, Val index, Val part)
-{
-    TypeInfo t = *type_at(e, x);
-    Val here = build_iota(&e->b, t.shape, t.rank, axis);
-    Val hit = build2(&e->b, OP_eq, here, build_cast(&e->b, index, DT_i32));
-    return build3(&e->b, OP_where, hit, part, x);
-}
-
 static Val replace_subs(Elab *e, Val x, const Subs *s, uint32_t k, Val part)
 {
     while (k < s->n && s->at[k].kind == SUB_new)
@@ -521,13 +521,6 @@ static Val replace_subs(Elab *e, Val x, const Subs *s, uint32_t k, Val part)
         return part;
     const Sub *sub = &s->at[k];
     const TypeInfo *t = type_at(e, x);
-    if (sub->kind == SUB_gather) {
-        TypeInfo wide = *type_at(e, part);
-        wide.shape[sub->axis] = t->shape[sub->axis];
-        part = build_broadcast_to(&e->b, part, wide.shape, wide.rank);
-        Val inner = replace_subs(e, x, s, k + 1, part);
-        return replace_at(e, x, sub->axis, sub->index, inner);
-    }
     if (dim_same(sub->extent, t->shape[sub->axis]))
         return replace_subs(e, x, s, k + 1, part);
     Val range = build_slice_axis(&e->b, x, sub->axis, sub->start, sub->extent);
@@ -627,17 +620,18 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
     resolve(e, env, x, base, &s);
     if (!s.ok)
         return v_poison();
+    bool places = false;
     for (uint32_t i = 0; i < s.n; i++) {
         const Sub *sub = &s.at[i];
         if (sub->kind == SUB_mask)
             return s.at[0].kind == SUB_mask ? store_mask(e, base, sub, part, at) : v_poison();
-        if ((sub->kind == SUB_gather && type_at(e, sub->index)->rank) || sub->step != 1) {
-            elab_unsupported(e, x->op_at,
-                             sub->step != 1 ? "assigning to a slice with a step"
-                                            : "assigning to a part that a tensor indexes");
-            return v_poison();
-        }
+        places |= sub->kind == SUB_gather || sub->step != 1;
     }
+    if (places)
+        return store_places(e, base, &s, part, x->op_at, at);
+    Val same = read_subs(e, use_val(e, base), &s), kept;
+    if (part->kind == V_tensor && changed_in_place(e, use_val(e, base), same, use_val(e, part), &kept))
+        return v_tensor(e, kept);
     Val v;
     if (!part_value(e, part, base, &s, at, &v))
         return v_poison();

@@ -241,6 +241,8 @@ static Val fold_scalar(Builder *b, Op op, const Val *in, uint32_t nin, Ty type, 
         v = fold_pads(b, in[0], in[1]);
     if (!v.node && op == OP_add && stage >= STAGE_BACKWARD)
         v = fold_branches(b, in[0], in[1], type);
+    if (!v.node && op == OP_add && stage == STAGE_BACKWARD)
+        v = fold_scatter_sum(b, in[0], in[1]);
     if (!v.node && stage >= STAGE_BACKWARD && (op == OP_mul || op == OP_div || op == OP_neg))
         v = fold_masked(b, op, in, type);
     return v;

@@ -103,3 +103,42 @@ bool index_is_unique(const Program *p, const Graph *g, Val idx, uint32_t batch)
     const uint32_t rank = val_info(p, g, idx)->rank;
     return rank <= batch || (rank == batch + 1 && is_injective(p, g, idx, batch));
 }
+
+/* --- sums ------------------------------------------------------------------------------------- */
+
+/* y, a sum of updates, begun with x as well as with what it begins with. */
+static Val begin_with(Builder *b, Val y, Val x)
+{
+    const Node n = *graph_node(b->g, y);
+    if (n.op == OP_reshape) {
+        const TypeInfo to = *val_info(b->p, b->g, n.in[0]), from = *val_info(b->p, b->g, y);
+        const Val inner = begin_with(b, n.in[0], build_reshape(b, x, to.shape, to.rank));
+        return inner.node ? build_reshape(b, inner, from.shape, from.rank) : inner;
+    }
+    if (n.op != OP_scatter || node_int(&n, ATTR_kind) != RED_add)
+        return (Val){0, 0};
+    if (!val_is_fill(b->p, b->g, n.in[0], 0)) {
+        const Val inner = begin_with(b, n.in[0], x);
+        x = inner.node ? inner : build2(b, OP_add, x, n.in[0]);
+    }
+    return build_scatter_joint(b, x, n.in[1], n.in[2], (uint32_t)node_int(&n, ATTR_axis),
+                               (uint32_t)node_int(&n, ATTR_joint),
+                               (uint32_t)node_int(&n, ATTR_batch), RED_add,
+                               (int)node_int(&n, ATTR_mode), node_int(&n, ATTR_unique) != 0);
+}
+
+Val fold_scatter_sum(Builder *b, Val x, Val y)
+{
+    const Val both[2] = {x, y};
+    for (int i = 1; i >= 0; i--) {
+        const Node *n = graph_node(b->g, both[i]);
+        while (n->op == OP_reshape)
+            n = graph_node(b->g, n->in[0]);
+        if (n->op != OP_scatter || val_type(b->g, x).id != val_type(b->g, y).id)
+            continue;
+        const Val v = begin_with(b, both[i], both[1 - i]);
+        if (v.node)
+            return v;
+    }
+    return (Val){0, 0};
+}

@@ -23,6 +23,9 @@ Val fold_view(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs,
 /** Sums of pads along one axis that lie side by side become a concat. */
 Val fold_pads(Builder *b, Val x, Val y);
 
+/** x + y where one is a sum of updates on zeros: it begins with the other (tensor_index.c). */
+Val fold_scatter_sum(Builder *b, Val x, Val y);
+
 /** The scalar that fills v: a const, or a broadcast of one; its node, or NULL. */
 const Node *val_fill(const Graph *g, Val v);
 bool val_is_fill(const Program *p, const Graph *g, Val v, double value);

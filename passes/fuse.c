@@ -298,7 +298,7 @@ static void make_kernels(Fuser *f)
     for (uint32_t id = 1; id < f->g->nodes.n; id++) {
         if (!f->live[id])
             continue;
-        if (f->kind[id] == NODE_JOINED)
+        if (f->kind[id] == NODE_JOINED && fuse_node(f, id)->op == OP_concat)
             add_fills(f, id);
         if (f->kind[id] != NODE_REAL || f->owner[id] >= 0)
             continue;
@@ -372,6 +372,8 @@ static void add_group(const Fuser *f, const Kern *k, Fusion *out)
             vec_push(perm, &g.nodes, k->body.at[i]);
     for (uint32_t i = 0; i < k->gemms.n; i++)
         vec_push(perm, &g.gemms, k->gemms.at[i]);
+    for (uint32_t i = 0; i < k->views.n; i++)
+        vec_push(perm, &g.views, k->views.at[i]);
     double all = fuse_traffic(f, k, &g.bytes_read);
     g.bytes_written = all - g.bytes_read;
     for (uint32_t i = 0; i < g.outputs.n; i++) {
@@ -494,6 +496,8 @@ const Fusion *fuse_graph(Program *p, Graph *g, bool merge)
         fuse_merge(&f);
     put_in_order(&f, out);
     make_buffers(&f, out);
+    if (merge)
+        fuse_strips(out);
     fuse_same(out);
     g->fused[merge] = out;
     return out;

@@ -155,6 +155,26 @@ static bool keeps_slot(const Fuser *f, Val v, uint32_t slot, Dim at)
     return slot && f->kind[v.node] == NODE_LEAF && pl->slot == slot && dim_same(pl->offset, at);
 }
 
+/* Where a piece's elements come from in the same order. */
+static uint32_t same_order(const Fuser *f, Val v)
+{
+    while (f->kind[v.node] == NODE_CONE && graph_node(f->g, v)->op == OP_reshape)
+        v = graph_node(f->g, v)->in[0];
+    return v.node;
+}
+
+/* An opaque op may read the slot only as what it changes. */
+static bool reads_in_place(const Fuser *f, uint32_t id, uint32_t slot)
+{
+    const Node *n = fuse_node(f, id);
+    for (uint32_t i = op_updates_first(n->op); i < n->nin && op_is_opaque(n->op); i++) {
+        const uint32_t x = same_order(f, n->in[i]);
+        if (f->kind[x] == NODE_LEAF && f->place[x].slot == slot)
+            return false;
+    }
+    return true;
+}
+
 /* Every reader of a slot reads only what its own piece of the concat replaces. */
 static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
 {
@@ -171,12 +191,13 @@ static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
             Dim at = dim_const(f->t, 0);
             bool found = false;
             for (uint32_t k = 0; k < c->nin; k++) {
-                found |= c->in[k].node == u && dim_same(at, pl->offset) &&
-                         dim_same(val_info(f->p, f->g, c->in[k])->shape[0],
-                                  val_info(f->p, f->g, (Val){id, 0})->shape[0]);
+                found |= same_order(f, c->in[k]) == u && dim_same(at, pl->offset) &&
+                         dim_same(type_numel(f->p, val_type(f->g, c->in[k])),
+                                  type_numel(f->p, val_type(f->g, (Val){id, 0})));
                 at = dim_add(f->t, at, val_info(f->p, f->g, c->in[k])->shape[0]);
             }
-            if (!found || f->users.start[u + 1] - f->users.start[u] != 1)
+            if (!found || f->users.start[u + 1] - f->users.start[u] != 1 ||
+                !reads_in_place(f, u, slot))
                 return false;
         }
     }
@@ -315,10 +336,75 @@ static void place_concat(Fuser *f, uint32_t id)
     place_pieces(f, id, slot);
 }
 
+/* What an op changes, and nobody else reads, is made where the result lies. */
+static void place_first(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    Val v = n->in[0];
+    const Placement *to = &f->place[id];
+    double constant;
+    if (!to->set || f->kind[id] != NODE_REAL)
+        return;
+    for (;; v = graph_node(f->g, v)->in[0]) {
+        const bool lone = f->users.start[v.node + 1] - f->users.start[v.node] == 1;
+        if (!lone || f->own[fuse_vid(f, v)])
+            return;
+        if (graph_node(f->g, v)->op != OP_reshape || f->kind[v.node] != NODE_CONE)
+            break;
+    }
+    const Node *x = graph_node(f->g, v);
+    if (f->kind[v.node] != NODE_CONE || x->nout != 1 || op_is_view(x->op) || x->op == OP_concat ||
+        f->place[v.node].set || graph_constant(f->g, v, &constant))
+        return;
+    Dim stride[MAX_RANK];
+    if (!fuse_strides_through(f, n->in[0], v.node, to->stride, stride))
+        return;
+    Placement *pl = &f->place[v.node];
+    *pl = *to;
+    for (uint32_t k = 0; k < MAX_RANK; k++)
+        pl->stride[k] = stride[k];
+    f->kind[v.node] = NODE_REAL;
+    f->keep[f->first[v.node]] = true;
+}
+
+/* A reshape that is committed, of what an op changes: it is changed in the slot. */
+static void place_committed(Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    const uint32_t slot = f->kind[id] == NODE_CONE ? committed_slot(f, id) : 0;
+    Dim one = dim_const(f->t, 1), stride[MAX_RANK];
+    uint32_t s = same_order(f, n->in[0]);
+    if (!slot || !op_updates_first(fuse_node(f, s)->op) || f->kind[s] != NODE_CONE ||
+        f->place[s].set || f->own[f->first[s]])
+        return;
+    for (Val v = n->in[0];; v = graph_node(f->g, v)->in[0]) {
+        if (f->users.start[v.node + 1] - f->users.start[v.node] != 1)
+            return;
+        if (v.node == s)
+            break;
+    }
+    if (!fuse_strides_through(f, (Val){id, 0}, s, &one, stride))
+        return;
+    f->place[id] = (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
+    f->place[id].stride[0] = one;
+    f->place[s] = f->place[id];
+    for (uint32_t k = 0; k < MAX_RANK; k++)
+        f->place[s].stride[k] = stride[k];
+    f->kind[id] = NODE_JOINED;
+    f->kind[s] = NODE_REAL;
+    f->keep[f->first[s]] = true;
+}
+
 void fuse_place(Fuser *f)
 {
     mark_leaves(f);
     for (uint32_t id = f->g->nodes.n; id-- > 1;)
         if (f->live[id] && fuse_node(f, id)->op == OP_concat)
             place_concat(f, id);
+    for (uint32_t id = f->g->nodes.n; id-- > 1;)
+        if (f->live[id] && fuse_node(f, id)->op == OP_reshape)
+            place_committed(f, id);
+    for (uint32_t id = f->g->nodes.n; id-- > 1;)
+        if (f->live[id] && op_updates_first(fuse_node(f, id)->op))
+            place_first(f, id);
 }
