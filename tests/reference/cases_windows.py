@@ -144,3 +144,56 @@ WINDOWS = [
     ("response", "local_response_norm(x, 3, 0.1, 0.7, 2.0)", "F.local_response_norm(x, 3, 0.1, 0.7, 2.0)",
      {"x": images(5, 3, 2)}),
 ]
+
+# Modules with state, trained together for three steps on one batch; name, in Tenon, in torch, and what they
+# take of x [N, 4, 6, 6]: "2": x, "1": [N, 4, 36], "3": [N, 2, 2, 6, 6].
+MODULES = [
+    ("conv1", "nn.Conv1d(4, 3, 5, 2, 2, 1)", "nn.Conv1d(4, 3, 5, 2, 2, 1)", "1"),
+    ("conv2", "nn.Conv2d(4, 6, 3, padding = \"same\", groups = 2, bias = false)",
+     "nn.Conv2d(4, 6, 3, padding='same', groups=2, bias=False)", "2"),
+    ("reflect", "nn.Conv2d(4, 3, [3, 2], padding = [2, 1], dilation = [1, 2], padding_mode = \"reflect\")",
+     "nn.Conv2d(4, 3, (3, 2), padding=(2, 1), dilation=(1, 2), padding_mode='reflect')", "2"),
+    ("circular", "nn.Conv2d(4, 3, 3, padding = \"same\", padding_mode = \"circular\")",
+     "nn.Conv2d(4, 3, 3, padding='same', padding_mode='circular')", "2"),
+    ("depthwise", "nn.Conv2d(4, 4, 3, stride = 2, padding = 1, groups = 4)",
+     "nn.Conv2d(4, 4, 3, stride=2, padding=1, groups=4)", "2"),
+    ("conv3", "nn.Conv3d(2, 3, [2, 3, 3], padding = 1)", "nn.Conv3d(2, 3, (2, 3, 3), padding=1)", "3"),
+    ("up1", "nn.ConvTranspose1d(4, 2, 4, 2, 1)", "nn.ConvTranspose1d(4, 2, 4, 2, 1)", "1"),
+    ("up2", "nn.ConvTranspose2d(4, 2, 3, 2, 1, 1, groups = 2, bias = false)",
+     "nn.ConvTranspose2d(4, 2, 3, 2, 1, 1, groups=2, bias=False)", "2"),
+    ("up3", "nn.ConvTranspose3d(2, 3, 2, dilation = 2)", "nn.ConvTranspose3d(2, 3, 2, dilation=2)", "3"),
+    ("bn1", "nn.BatchNorm1d(4)", "nn.BatchNorm1d(4)", "1"),
+    ("bn2", "nn.BatchNorm2d(4, eps = 1e-3, momentum = 0.3)", "nn.BatchNorm2d(4, eps=1e-3, momentum=0.3)", "2"),
+    ("bn2_means", "nn.BatchNorm2d(4, momentum = none)", "nn.BatchNorm2d(4, momentum=None)", "2"),
+    ("bn2_batch", "nn.BatchNorm2d(4, track_running_stats = false)", "nn.BatchNorm2d(4, track_running_stats=False)", "2"),
+    ("bn3", "nn.BatchNorm3d(2, affine = false)", "nn.BatchNorm3d(2, affine=False)", "3"),
+    ("in1", "nn.InstanceNorm1d(4)", "nn.InstanceNorm1d(4)", "1"),
+    ("in2", "nn.InstanceNorm2d(4, affine = true, track_running_stats = true)",
+     "nn.InstanceNorm2d(4, affine=True, track_running_stats=True)", "2"),
+    ("gn", "nn.GroupNorm(2, 4)", "nn.GroupNorm(2, 4)", "2"),
+    ("lrn", "nn.LocalResponseNorm(3)", "nn.LocalResponseNorm(3)", "2"),
+    ("net", "[nn.Conv2d(4, 6, 3, padding = 1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(54, 5)]",
+     "nn.Sequential(nn.Conv2d(4, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(54, 5))", "2"),
+    ("pools", "[nn.ReflectionPad2d([1, 2, 0, 1]), nn.Conv2d(4, 3, 1), nn.AvgPool2d(2), nn.Upsample(scale_factor = 2, mode = \"bilinear\"), "
+     "nn.AdaptiveMaxPool2d(3), nn.ZeroPad2d(1), nn.PixelShuffle(1)]",
+     "nn.Sequential(nn.ReflectionPad2d((1, 2, 0, 1)), nn.Conv2d(4, 3, 1), nn.AvgPool2d(2), nn.Upsample(scale_factor=2, mode='bilinear'), "
+     "nn.AdaptiveMaxPool2d(3), nn.ZeroPad2d(1), nn.PixelShuffle(1))", "2"),
+]
+TAKES = {"1": "x.flatten(2)", "2": "x", "3": "x.view(x.shape[0], 2, 2, 6, 6)"}
+MODULES_TEXT = """
+import nn
+import optim
+fn waves(shape) { return 0.5 * sin(0.7 * (1 + arange(prod(shape)))).view(shape) }
+module All {
+MEMBERS    fn forward(x: [B, 4, 6, 6]) -> (RESULTS) {
+BODY    }
+    fn loss(x: [B, 4, 6, 6]) -> (loss: []) {
+        let ys = forward(x)
+        let sum = zeros([])
+        for y in ys { sum = sum + (y * waves(y.shape[1:])).sum() }
+        return sum
+    }
+}
+model net = All()
+train net.loss with optim.SGD(lr = 0.01)
+"""

@@ -222,6 +222,32 @@ def run_optimisers(c):
                 c.compare(f"{key}: {k.split('.', 2)[2]}", got.get(k.split(".", 2)[2]), a, 10)
 
 
+def run_window_modules(c):
+    data = read_npz(os.path.join(HERE, "data", "window_modules.npz"))
+    rows = [r for r in cases.cases_windows.MODULES if not c.only or r[0] in c.only]
+    text = cases.cases_windows.MODULES_TEXT
+    text = text.replace("MEMBERS", "".join(f"    {n} = {t}\n" for n, t, _, _ in rows))
+    text = text.replace("RESULTS", ", ".join(
+        f"y_{n}: [{', '.join('_' * len(data['out.' + n].shape))}]" for n, _, _, _ in rows))
+    text = text.replace("BODY", "".join(
+        f"        y_{n} = {n}({cases.cases_windows.TAKES[k]})\n" for n, _, _, k in rows))
+    path, state, out = c.write("windows.tn", text), c.path("after.npz"), c.path("out.npz")
+    names = tuple(n + "." for n, _, _, _ in rows)
+    write_state(c, {k: a for k, a in data.items() if k[6:].startswith(names)})
+    c.write_array("x", data["in.x"])
+    write_npz(c.path("train.npz"), {"x": data["in.x"].as_float({"f32": "<f4", "f64": "<f8"}[c.dtype])})
+    if not c.run("-train", path, c.path("train.npz"), "-epochs", "3", "-batch", str(cases.N), "-load",
+                 c.path("state.npz"), "-save", state) or not c.run(
+                     "-run", path, "forward", "x=@" + c.path("x.npy"), "-load", state, "-o", out):
+        return
+    after, got = read_npz(state), read_npz(out)
+    for k, a in data.items():
+        if k.startswith("after.") and k[6:].startswith(names):
+            c.compare(k[6:], after.get(k[6:]), a, 10)
+    for n, _, _, _ in rows:
+        c.compare(n, got.get("y_" + n), data["out." + n], 10)
+
+
 def main():
     if len(sys.argv) < 3:
         print("usage: check.py TENON GROUP [f32|f64] [NAME...]", file=sys.stderr)
@@ -233,6 +259,8 @@ def main():
         run_functions(c, group)
     elif group == "modules":
         run_modules(c)
+    elif group == "window_modules":
+        run_window_modules(c)
     elif group == "lltm":
         run_model(c, "lltm", "forward", [])
     elif group == "digits":

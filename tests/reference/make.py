@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cases  # noqa: E402
+import cases_windows  # noqa: E402
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 torch.set_default_dtype(torch.float64)
@@ -44,6 +45,8 @@ def draw(shape, how):
         if how == "ignored":
             index.reshape(-1)[[1, 4]] = -100
         return torch.tensor(index)
+    if how == "class_float":
+        return coarse(rng.integers(0, 5, shape))
     if how == "prob":
         return coarse(F.softmax(torch.tensor(normal), -1).numpy())
     if how == "logprob":
@@ -60,10 +63,19 @@ def save(name, arrays):
     print(path, os.path.getsize(path))
 
 
+def scan(a, b, h):
+    """h = a[t] * h + b[t], along axis 0."""
+    out = []
+    for x, y in zip(a, b):
+        h = x * h + y
+        out.append(h)
+    return torch.stack(out)
+
+
 def function_group(group, rows):
     out = {}
     for name, _, torch_text, args in rows:
-        env = {"F": F, "torch": torch}
+        env = {"F": F, "torch": torch, "scan": scan}
         for arg, (shape, how) in args.items():
             t = draw(shape, how)
             out[f"in.{name}.{arg}"] = t.numpy()
@@ -199,6 +211,36 @@ def optimisers():
     save("optimisers", out)
 
 
+def window_modules():
+    """Three steps of all the modules together; then, outside training, what they give."""
+    def waves(shape):
+        n = torch.arange(1, int(np.prod(shape)) + 1)
+        return (0.5 * torch.sin(0.7 * n)).view(shape)
+    x, out = draw((cases.N, 4, 6, 6), "normal"), {}
+    nets = {n: eval(t) for n, _, t, _ in cases_windows.MODULES}
+    takes = {n: k for n, _, _, k in cases_windows.MODULES}
+    with torch.no_grad():
+        for name, m in nets.items():
+            for n, p in m.named_parameters():
+                p.copy_(coarse(rng.normal(size=p.shape) * 0.3 + (p.ndim == 1)))
+            for n, t in m.state_dict().items():
+                out[f"state.{name}.{n}"] = t.numpy().copy()
+    all_ = nn.ModuleDict(nets)
+    o = torch.optim.SGD(all_.parameters(), 0.01)
+    for _ in range(3):
+        o.zero_grad()
+        ys = [m(eval(cases_windows.TAKES[takes[n]], {"x": x})) for n, m in nets.items()]
+        sum((y * waves(y.shape[1:])).sum() for y in ys).backward()
+        o.step()
+    for n, t in all_.state_dict().items():
+        out["after." + n] = t.numpy()
+    all_.eval()
+    for n, m in nets.items():
+        out["out." + n] = m(eval(cases_windows.TAKES[takes[n]], {"x": x})).detach().numpy()
+    out["in.x"] = x.numpy()
+    save("window_modules", out)
+
+
 def named(name, make):
     """Draws of its own, so that what is added elsewhere changes nothing here."""
     global rng
@@ -220,3 +262,4 @@ if not wanted or set(wanted) & {"activations", "rows", "losses", "modules", "llt
     optimisers()
 for g, r in cases.MORE_GROUPS.items():
     named(g, lambda: function_group(g, r))
+named("window_modules", window_modules)
