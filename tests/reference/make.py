@@ -86,7 +86,9 @@ def function_group(group, rows):
         out[f"cot.{name}"] = g.numpy()
         out[f"out.{name}"] = y.detach().numpy()
         for arg in args:
-            if env[arg].requires_grad:
+            if env[arg].requires_grad and env[arg].grad is None:
+                print(f"{name}: {arg} has no part in it")
+            elif env[arg].requires_grad:
                 out[f"grad.{name}.{arg}"] = env[arg].grad.numpy()
     save(group, out)
 
