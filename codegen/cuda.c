@@ -191,7 +191,7 @@ static bool in_registers(KText *t, const KBlock *b)
     return false;
 }
 
-static void print_lane_body(Cuda *c, const KStmt *s, int width, const char *registers)
+void cuda_lane_body(Cuda *c, const KStmt *s, int width, const char *registers)
 {
     Symbol before = c->t.lane_axis;
     Text keep = c->t.keep_index;
@@ -231,7 +231,7 @@ static void print_register_loop(Cuda *c, const KStmt *s, int width)
         emit_line(&t->e, "const int %s = %sthreadIdx.x;", name, scale);
     if (guard)
         emit_open(&t->e, "if (%s < %" PRId64 ") {", name, extent);
-    print_lane_body(c, s, width, rounds > 1 ? "j" : "0");
+    cuda_lane_body(c, s, width, rounds > 1 ? "j" : "0");
     if (guard)
         emit_close(&t->e, "");
     emit_close(&t->e, "");
@@ -307,7 +307,7 @@ static void print_lanes(Cuda *c, const KStmt *s)
         emit_line(&t->e, "const %s %s = %s;", type, name, first);
         if (extent < share)
             emit_open(&t->e, "if (%s < %s) {", name, end);
-        print_lane_body(c, s, width, "0");
+        cuda_lane_body(c, s, width, "0");
         if (extent < share)
             emit_close(&t->e, "");
         if (block)
@@ -324,7 +324,7 @@ static void print_lanes(Cuda *c, const KStmt *s)
         open_body(c, &s->body);
     c->in_lanes = was;
     c->loops++;
-    print_lane_body(c, s, width, "0");
+    cuda_lane_body(c, s, width, "0");
     c->loops--;
     close_body(c, bare);
 }
@@ -525,7 +525,7 @@ static void print_cells(Cuda *c)
     }
     declare_keeps(c);
     if (c->cell_width > 1)
-        print_lane_body(c, loops[n - 1], c->cell_width, "0");
+        cuda_lane_body(c, loops[n - 1], c->cell_width, "0");
     else
         cuda_block(c, body);
 }
@@ -537,7 +537,7 @@ enum { MAX_SIZES = 64 };
 
 PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
 {
-    StrBuf body = {.a = out->a}, params = {.a = out->a};
+    StrBuf body = {.a = out->a}, params = {.a = out->a}, hooks = {.a = out->a};
     Symbol sizes[MAX_SIZES];
     uint32_t nsizes = kernel_sizes(p, k, sizes, MAX_SIZES);
     Cuda c = {.t = ktext_begin(p, k, TARGET_CUDA, &body),
@@ -559,11 +559,15 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
         wide_sizes |= (uint64_t)wide << i;
     }
     t->e.depth = 1;
-    print_cells(&c);
+    const char *name = cuda_name(&c, k->name);
+    if (k->tile.m)
+        cuda_tile(&c, name, sizes, nsizes, &hooks);
+    else
+        print_cells(&c);
     if (t->reports)
         sb_printf(&params, "%sint *error", params.n ? ", " : "");
-    const char *name = cuda_name(&c, k->name);
     kernel_comment(p, k, number, out);
+    sb_puts(out, sb_text(&hooks));
     t->e = ktext_frame(t, out);
     const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d) %s",
                                     c.lanes * c.teams, name);
@@ -573,5 +577,6 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     emit_line(&t->e, "}");
     emit_own_lines(&t->e);
     emit_line(&t->e, "%s", "");
-    return (PrintedKernel){name, t->sites.n, t->sites.at, block_cells(&c), false, wide_sizes};
+    const int cells = k->tile.m ? 1 : block_cells(&c);
+    return (PrintedKernel){name, t->sites.n, t->sites.at, cells, false, wide_sizes};
 }

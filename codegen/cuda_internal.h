@@ -1,5 +1,5 @@
 /* cuda_internal.h: shared by cuda.c (statements and loops), cuda_vector.c (loops whose lanes own
- * neighbours) and cuda_total.c (joins over lanes and teams). SPDX-License-Identifier: MIT */
+ * neighbours), cuda_tile.c (products) and cuda_total.c (joins over lanes and teams). SPDX-License-Identifier: MIT */
 #ifndef TENON_CUDA_INTERNAL_H
 #define TENON_CUDA_INTERNAL_H
 
@@ -22,6 +22,12 @@ static inline DimTable *cuda_dims(const Cuda *c)
 }
 const char *cuda_name(const Cuda *c, Sym s);
 void cuda_block(Cuda *c, const KBlock *b);
+
+/** The body of a loop over lanes, for `width` neighbours a lane. */
+void cuda_lane_body(Cuda *c, const KStmt *s, int width, const char *registers);
+
+/** A product as tiles: its hooks, and in place the body of its kernel. */
+void cuda_tile(Cuda *c, const char *name, const Symbol *sizes, uint32_t nsizes, StrBuf *hooks);
 
 /** The body of a lanes loop for `width` neighbours from `axis` on. */
 void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registers);

@@ -59,6 +59,7 @@ static int find_pieces(const char *array, const char *text, Pieces *all)
         Piece *p = &all->at[all->n++];
         *p = (Piece){
             .array = array, .first = (size_t)(line + 1 - text), .n = (size_t)(end + 3 - line - 1)};
+        p->n += end[2] == ';'; /* of a struct */
         memcpy(p->name, name, (size_t)(colon - name));
         at = end;
     }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "codegen/c.h"
 #include "codegen/program.h"
+#include "ir/base/die.h"
 
 /* The kernel's lines are those of one file. */
 static void find_lines(KText *t)
@@ -46,6 +47,10 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     };
     for (int i = 0; counters[target][i]; i++)
         name_take(&t.names, counters[target][i]);
+    static const char *const hooks[] = {"a", "b", "store", "T", "S", "W", "to", "chunk", "h", "m0", "n0",
+                                        "rows", "columns"}; /* of tiles (cuda_tile.c) */
+    for (size_t i = 0; k->tile.m && target == TARGET_CUDA && i < ARRAY_LEN(hooks); i++)
+        name_take(&t.names, hooks[i]);
     for (uint32_t i = 0; i < k->params.n; i++)
         t.param[i] = name_unique(&t.names, sym_text(p->cx->names, k->params.at[i].name));
     accs_analyse(&t);

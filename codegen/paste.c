@@ -198,7 +198,7 @@ static void need(Paste *p, const char *name, size_t n)
     }
 }
 
-/* Calls are "tn_NAME(". */
+/* Calls are "tn_NAME(", of templates "tn_NAME<". */
 static void need_all(Paste *p, const char *text, size_t n)
 {
     for (size_t i = 0; i + 3 < n; i++) {
@@ -207,7 +207,7 @@ static void need_all(Paste *p, const char *text, size_t n)
         size_t len = 3;
         while (i + len < n && is_word(text[i + len]))
             len++;
-        if (i + len < n && text[i + len] == '(')
+        if (i + len < n && (text[i + len] == '(' || text[i + len] == '<'))
             need(p, text + i + 3, len - 3);
         i += len - 1;
     }

@@ -98,6 +98,8 @@ static void set_options(Drive *d)
     c->pass.level = c->lower.level = o->level;
     c->debug = o->debug;
     c->pass.fast_math = c->lower.fast_math = o->fast_math;
+    c->lower.tf32 = o->tf32;
+    c->lower.no_cublas = !o->cublas;
     c->pass.deterministic = o->deterministic;
     c->pass.disabled = o->disabled.at;
     c->pass.ndisabled = (int)o->disabled.n;
@@ -115,10 +117,6 @@ static int unsupported(const Options *o)
         return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->place_auto)
         return message_error(STATUS_USAGE, "-fplace=auto is not supported yet");
-    if (o->tf32)
-        return message_error(STATUS_USAGE, "-ftf32 is not supported yet");
-    if (!o->cublas)
-        return message_error(STATUS_USAGE, "-fno-cublas is not supported yet");
     if (o->python)
         return message_error(STATUS_USAGE, "-python is not supported yet");
     if (o->mode == MODE_report && o->report == REPORT_html)

@@ -108,6 +108,8 @@ typedef struct {
     int level;
     bool fast_math;
     bool no_fuse; /* -fno-fuse: one kernel a stored value */
+    bool tf32;      /* products of f32 in TF32 on tensor cores */
+    bool no_cublas; /* products by kernels of our own alone */
 } LowerOptions;
 /** Lowers every graph of the program after passes_run: fuse, lower, alias, order, conflicts.
  * The same graphs give one HostModel a target. NULL after diagnostics. */

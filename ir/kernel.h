@@ -148,10 +148,26 @@ struct KStmt {
     Site site;
 };
 
+/* CONTRACT on CUDA: how runtime/kernels/tile.cuh runs a kernel of this form:
+ *
+ *   for b .. grid { for m in 0..M grid { for n in 0..N grid {
+ *     acc s: add   for k in 0..K serial { s <- a[b, m, k] * b[b, k, n] }   total s
+ *     store c[b, m, n] = s ..     what surrounds a product: at the index (m, n) only
+ *   } } }
+ *
+ * The grid's blocks are tiles: not the product of its loops. */
+typedef struct {
+    int m, n;             /* results of a block; 0: no tile */
+    bool tensor;          /* on tensor cores: from sm_80 on */
+    int a_bytes, b_bytes; /* that addresses are multiples of: 4, 8 or 16; 0: element by element */
+    int width;            /* neighbours along n that are stored together */
+} KTile;
+
 typedef struct Kernel {
     Sym name; /* lltm_k1_cell: unique in the model */
     KClass class;
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
+    KTile tile;
     VEC(KParam) params;
     VEC(KExprInfo) exprs; /* [0] unused */
     VEC(KAcc) accs;

@@ -640,6 +640,21 @@ static void parse_param(Parse *w)
     vec_push(w->p->cx->perm, &w->k->params, q);
 }
 
+/* tile 64 x 64 copies 16, 4 width 4 tensor */
+static void parse_tile(Parse *w, KTile *tile)
+{
+    tile->m = (int)text_integer_in(&w->q, 1, 1024);
+    text_expect(&w->q, "x");
+    tile->n = (int)text_integer_in(&w->q, 1, 1024);
+    text_expect(&w->q, "copies");
+    tile->a_bytes = (int)text_integer_in(&w->q, 0, 16);
+    text_expect(&w->q, ",");
+    tile->b_bytes = (int)text_integer_in(&w->q, 0, 16);
+    text_expect(&w->q, "width");
+    tile->width = (int)text_integer_in(&w->q, 1, 16);
+    tile->tensor = text_accept(&w->q, "tensor");
+}
+
 Kernel *kernel_parse(Program *p, uint32_t file)
 {
     const SourceFile *source = source_file(p->cx->sources, file);
@@ -664,6 +679,8 @@ Kernel *kernel_parse(Program *p, uint32_t file)
         text_expect(&w.q, "x");
         w.k->teams = (int)text_integer_in(&w.q, 1, 1024);
     }
+    if (text_accept(&w.q, "tile"))
+        parse_tile(&w, &w.k->tile);
     parse_block(&w, &w.k->body);
     return w.q.failed ? NULL : w.k;
 }

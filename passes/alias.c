@@ -190,6 +190,14 @@ static bool reads_wrong(KBuild *b, uint32_t i, const KBlock *cell)
     return w.bad;
 }
 
+bool kbuild_clashes(KBuild *b, const KBlock *cell)
+{
+    for (uint32_t i = 0; i < b->k->params.n; i++)
+        if (b->k->params.at[i].mode != K_IN && (clashes(b, i) || reads_wrong(b, i, cell)))
+            return true;
+    return false;
+}
+
 bool kbuild_in_place(KBuild *b, const KBlock *cell)
 {
     bool fine = true;

@@ -471,6 +471,11 @@ static bool dies_in(const Lower *l, uint32_t group, Val v)
     return true;
 }
 
+bool lower_dies(const Lower *l, uint32_t group, Val v)
+{
+    return dies_in(l, group, v);
+}
+
 /* Rows: a result may take the memory of a temporary that dies here (the gradient of logits that of
  * the logits); kbuild_in_place has the last word. */
 static void take_over(Lower *l, const FuseGroup *grp)
@@ -513,7 +518,7 @@ static void change_first(Lower *l, const FuseGroup *grp)
 static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
-    l->group = number;
+    l->group = l->group_first = number;
     if (grp->class == CLASS_ROW)
         take_over(l, grp);
     switch (grp->class) {
@@ -650,7 +655,7 @@ static void lower_graph(Lower *l, Graph *g)
     make_tape(l);
     copy_results(l, true);
     copy_commits(l, true);
-    for (uint32_t i = 0; i < l->f->groups.n; i++)
+    for (uint32_t i = 0; i < l->f->groups.n; i = l->group + 1)
         lower_group(l, i);
     copy_results(l, false);
     copy_commits(l, false);

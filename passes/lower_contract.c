@@ -5,7 +5,7 @@
  *
  * Element types that the gemm does not have (integers, half types) get a loop kernel.
  * SPDX-License-Identifier: MIT */
-#include "passes/lower_internal.h"
+#include "passes/lower_contract.h"
 
 static const Loc *operand_loc(Lower *l, const FuseOperand *o)
 {
@@ -31,7 +31,7 @@ static GemmOperand gemm_operand(Lower *l, const FuseOperand *o)
     return g;
 }
 
-static DType operand_type(Lower *l, const FuseOperand *o)
+DType contract_type(Lower *l, const FuseOperand *o)
 {
     return val_info(l->p, l->g, o->val)->dtype;
 }
@@ -70,7 +70,7 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
 
 /* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1.
  */
-static uint32_t product_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
+uint32_t contract_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
                               KMode mode)
 {
     Lower *l = b->l;
@@ -83,10 +83,10 @@ static uint32_t product_param(KBuild *b, const FuseOperand *o, Dim rows, Dim col
         loc.shape[i] = shape[i].id ? shape[i] : dim_const(l->t, 1);
         loc.stride[i] = or_zero(l, stride[i]);
     }
-    return kbuild_param(b, &loc, operand_type(l, o), mode, lower_name(l, o->val));
+    return kbuild_param(b, &loc, contract_type(l, o), mode, lower_name(l, o->val));
 }
 
-static KExpr product_load(KBuild *b, uint32_t param, Dim row, Dim col, const Dim *batch, DType t)
+KExpr contract_load(KBuild *b, uint32_t param, Dim row, Dim col, const Dim *batch, DType t)
 {
     KExprInfo e = {.kind = KE_LOAD, .type = b->k->params.at[param].dtype, .param = param};
     e.at[0] = batch[0];
@@ -112,7 +112,7 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
 {
     DimTable *t = l->t;
     KBuild *b = kbuild_begin(l, lower_kernel_name(l, grp), CLASS_REDUCE);
-    DType out = operand_type(l, to), acc_t = dtype_compute(out);
+    DType out = contract_type(l, to), acc_t = dtype_compute(out);
     Dim one = dim_const(t, 1), m = left ? f->m : one, n = right ? f->n : one, at[2];
     KBlock *cell = &b->k->body;
     for (int i = 0; i < 2; i++)
@@ -126,10 +126,10 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     KExpr value = {0};
     if (left)
         value =
-            product_load(b, product_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at, acc_t);
+            contract_load(b, contract_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at, acc_t);
     if (right) {
         KExpr y =
-            product_load(b, product_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at, acc_t);
+            contract_load(b, contract_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at, acc_t);
         value =
             !left
                 ? y
@@ -143,10 +143,10 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     fold->site = grp->site;
     kblock_add(l->p, cell, KS_TOTAL)->acc = 0;
     KExpr sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
-    uint32_t param = product_param(b, to, m, n, f->batch, K_OUT);
+    uint32_t param = contract_param(b, to, m, n, f->batch, K_OUT);
     if (f->accumulate) {
         b->k->params.at[param].mode = K_INOUT;
-        KExpr old = product_load(b, param, row, col, at, acc_t);
+        KExpr old = contract_load(b, param, row, col, at, acc_t);
         sum = kernel_expr(
             l->p, b->k,
             (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add, .nin = 2, .in = {old, sum}});
@@ -166,23 +166,31 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
 
 static bool has_gemm(Lower *l, const FuseGemm *f)
 {
-    DType t = operand_type(l, &f->a);
-    return (t == DT_f32 || t == DT_f64) && operand_type(l, &f->b) == t &&
-           operand_type(l, &f->c) == t;
+    DType t = contract_type(l, &f->a);
+    const bool half = l->o->cuda && (t == DT_bf16 || t == DT_f16);
+    return (t == DT_f32 || t == DT_f64 || half) && contract_type(l, &f->b) == t &&
+           contract_type(l, &f->c) == t;
+}
+
+static void loop_kernels(Lower *l, const FuseGroup *grp, const FuseGemm *f)
+{
+    loop_kernel(l, grp, f, &f->c, &f->a, &f->b);
+    if (f->sum_a.val.node)
+        loop_kernel(l, grp, f, &f->sum_a, &f->a, NULL);
+    if (f->sum_b.val.node)
+        loop_kernel(l, grp, f, &f->sum_b, NULL, &f->b);
 }
 
 void lower_contract(Lower *l, const FuseGroup *grp)
 {
+    const bool own = l->o->cuda && l->o->no_cublas;
+    if (own && lower_tile(l, grp))
+        return;
     for (uint32_t i = 0; i < grp->gemms.n; i++) {
         const FuseGemm *f = &grp->gemms.at[i];
-        if (has_gemm(l, f)) {
+        if (has_gemm(l, f) && !own)
             gemm_step(l, grp, f);
-            continue;
-        }
-        loop_kernel(l, grp, f, &f->c, &f->a, &f->b);
-        if (f->sum_a.val.node)
-            loop_kernel(l, grp, f, &f->sum_a, &f->a, NULL);
-        if (f->sum_b.val.node)
-            loop_kernel(l, grp, f, &f->sum_b, NULL, &f->b);
+        else
+            loop_kernels(l, grp, f);
     }
 }

@@ -98,6 +98,13 @@ static KExpr load(KBuild *b, Val v, const Loc *loc, const Dim *at)
 {
     const TypeInfo *ty = val_info(b->l->p, b->l->g, v);
     KExprInfo x = {.kind = KE_LOAD, .type = ty->dtype};
+    if (b->own.buf && loc->buf == b->own.buf) {
+        Dim place = loc->offset;
+        for (uint32_t i = 0; i < loc->rank; i++)
+            place = dim_add(b->l->t, place, dim_mul(b->l->t, at[i], loc->stride[i]));
+        b->own.missed |= !dim_same(place, b->own.at) || kexpr(b->k, b->own.value)->type != ty->dtype;
+        return b->own.value;
+    }
     x.param = kbuild_param(b, loc, ty->dtype, K_IN, lower_name(b->l, v));
     for (uint32_t i = 0; i < loc->rank; i++)
         x.at[i] = dim_is_one(b->l->t, loc->shape[i]) ? dim_const(b->l->t, 0) : at[i];
@@ -476,7 +483,8 @@ static bool is_loaded(KBuild *b, Val v)
     if (b->l->acc_of[v.node])
         return false;
     const FuseBuffer *buf = fuse_buffer(b->l->f, v);
-    return buf && (buf->group != (int32_t)b->l->group || buf->is_concat);
+    return buf && (buf->group < (int32_t)b->l->group_first || buf->group > (int32_t)b->l->group ||
+                   buf->is_concat);
 }
 
 KExpr kbuild_value(KBuild *b, Val v, const Dim *at)

@@ -59,6 +59,7 @@ typedef struct {
     uint32_t *slot_buf;      /* buffer of each state slot, 0: none yet */
     uint32_t group;          /* being lowered */
     const FuseGroup *making; /* the same, while steps of it are made; else NULL */
+    uint32_t group_first;    /* those from this one on are lowered together */
     VEC(LateCopy) late;      /* at the end of the program */
     bool failed;             /* a diagnostic was given */
     uint32_t *acc_of;        /* by node: accumulator + 1 of a reduce, in the kernel that is built */
@@ -113,6 +114,13 @@ typedef struct {
     Memo *memo;
     uint32_t nmemo, memo_size;
     VEC(Site) sites; /* lines of the model */
+    /* CONTRACT: what lies in this buffer at this element is the kernel's own result */
+    struct {
+        uint32_t buf; /* 0: there is none */
+        Dim at;
+        KExpr value;
+        bool missed; /* something else of the buffer is read: it cannot be one kernel */
+    } own;
 } KBuild;
 
 KBuild *kbuild_begin(Lower *l, Sym name, KClass class);
@@ -138,6 +146,8 @@ KStmt *kbuild_for(KBuild *b, KBlock *block, Symbol axis, ForKind kind);
 void index_reshape(DimTable *t, const Dim *in, uint32_t nin, const Dim *out, uint32_t nout,
                    const Dim *at, Dim *result);
 
+/** Whether kbuild_in_place would find something. */
+bool kbuild_clashes(KBuild *b, const KBlock *cell);
 /** Every inout parameter is read only where it may be: at the index that is written, or earlier in
  * the cell. False: an output that clashed lies in a temporary now, and the group is built anew. */
 bool kbuild_in_place(KBuild *b, const KBlock *cell);
@@ -170,6 +180,10 @@ void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, 
 void lower_row(Lower *l, const FuseGroup *grp);
 void lower_reduce(Lower *l, const FuseGroup *grp);
 void lower_contract(Lower *l, const FuseGroup *grp);
+/** Adds a term to the guards of the steps from number `from` on. */
+void steps_when(Lower *l, uint32_t from, GuardTerm term);
+/** Nobody but the groups up to `group` reads the value, and nothing else keeps it. */
+bool lower_dies(const Lower *l, uint32_t group, Val v);
 void lower_copy(Lower *l, const FuseGroup *grp);
 void lower_opaque(Lower *l, const FuseGroup *grp);
 /** dst <- src of equal shape, as a COPY step or a kernel. */

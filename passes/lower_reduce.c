@@ -353,8 +353,7 @@ static bool may_split(Lower *l, const FuseGroup *grp)
     return true;
 }
 
-/* The steps from `from` on are done where the term holds. */
-static void step_when(Lower *l, uint32_t from, GuardTerm term)
+void steps_when(Lower *l, uint32_t from, GuardTerm term)
 {
     for (uint32_t i = from; i < l->h->steps.n; i++) {
         Guard *g = &l->h->steps.at[i].when;
@@ -403,12 +402,12 @@ bool lower_split(Lower *l, const FuseGroup *grp)
     uint32_t from = l->h->steps.n;
     if (!known) {
         lower_rows(l, grp);
-        step_when(l, from, (GuardTerm){.kind = G_LE, .a = a, .b = b});
+        steps_when(l, from, (GuardTerm){.kind = G_LE, .a = a, .b = b});
         from = l->h->steps.n;
     }
     split(&w);
     if (!known)
-        step_when(l, from, (GuardTerm){.kind = G_LT, .a = b, .b = a});
+        steps_when(l, from, (GuardTerm){.kind = G_LT, .a = b, .b = a});
     return true;
 }
 

@@ -7,6 +7,8 @@
  * every access of a warp is whole sectors. SPDX-License-Identifier: MIT */
 #include "passes/sched_cuda.h"
 
+#include <string.h>
+
 enum {
     BLOCK = 256, /* threads of a block */
     WORD = 16    /* bytes of the widest access */
@@ -18,10 +20,11 @@ enum {
 typedef struct {
     KBuild *b;
     Symbol axis;
-    int widest;  /* bytes of the largest element that neighbours differ in */
-    int by;      /* neighbours that are asked for */
-    bool strict; /* nothing but whole vectors: the last ones may be behind the end */
+    int widest;           /* bytes of the largest element that neighbours differ in */
+    int by;               /* neighbours that are asked for */
+    bool strict;          /* nothing but whole vectors: the last ones may be behind the end */
     bool *depends, *seen; /* by expression */
+    bool *walked;
 } Widths;
 
 static bool dim_depends(const Widths *w, Dim d);
@@ -76,10 +79,28 @@ static bool access_fits(Widths *w, uint32_t param, const Dim *at)
     return true;
 }
 
+static bool expr_fits(Widths *w, KExpr e)
+{
+    const KExprInfo *x = kexpr(w->b->k, e);
+    if (!e.id || w->walked[e.id])
+        return true;
+    w->walked[e.id] = true;
+    if (x->kind == KE_SELECT && expr_depends(w, e))
+        return false; /* neighbours may differ in what they may load */
+    if (x->kind == KE_LOAD && !access_fits(w, x->param, x->at))
+        return false;
+    for (uint32_t i = 0; i < x->nin; i++)
+        if (!expr_fits(w, x->in[i]))
+            return false;
+    return true;
+}
+
 static bool block_fits(Widths *w, const KBlock *block)
 {
     for (uint32_t i = 0; i < block->n; i++) {
         const KStmt *s = &block->at[i];
+        if (!expr_fits(w, s->expr))
+            return false;
         if (s->kind == KS_STORE && !access_fits(w, s->param, s->at))
             return false;
         if (s->kind == KS_CHECK && w->strict)
@@ -90,17 +111,10 @@ static bool block_fits(Widths *w, const KBlock *block)
 
 static bool all_fit(Widths *w, KBlock *const *blocks, uint32_t n)
 {
-    const Kernel *k = w->b->k;
     w->widest = 0;
-    for (uint32_t i = 1; i < k->exprs.n; i++) {
-        const KExprInfo *x = &k->exprs.at[i];
-        if (x->kind == KE_SELECT && expr_depends(w, (KExpr){i}))
-            return false; /* neighbours may differ in what they may load */
-        if (x->kind == KE_LOAD && !access_fits(w, x->param, x->at))
-            return false;
-    }
+    memset(w->walked, 0, w->b->k->exprs.n * sizeof *w->walked);
     for (uint32_t i = 0; i < w->b->loaded.n; i++)
-        if (expr_depends(w, w->b->loaded.at[i].expr))
+        if (expr_depends(w, w->b->loaded.at[i].expr) || !expr_fits(w, w->b->loaded.at[i].expr))
             return false;
     for (uint32_t i = 0; i < n; i++)
         if (!block_fits(w, blocks[i]))
@@ -114,6 +128,7 @@ int sched_cuda_width(KBuild *b, Symbol axis, KBlock *const *blocks, uint32_t n, 
     Widths w = {.b = b, .axis = axis};
     w.depends = arena_array(b->l->a, bool, b->k->exprs.n);
     w.seen = arena_array(b->l->a, bool, b->k->exprs.n);
+    w.walked = arena_array(b->l->a, bool, b->k->exprs.n);
     const Dim extent = dim_symbol(t, axis)->extent;
     for (w.by = WORD; w.by > 1; w.by /= 2) {
         w.strict = dim_divisible(t, extent, w.by) != YES;

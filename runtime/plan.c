@@ -97,9 +97,9 @@ static bool guard_holds(tn__device *dev, const tn_program *p, const tn_guard *g,
         return true;
     }
     case TN_G_ARCH:
-        return dev->ops->arch(dev, g->k);
+        return g->k < 0 ? !dev->ops->arch(dev, -g->k) : dev->ops->arch(dev, g->k);
     case TN_G_HAS:
-        return dev->ops->has(dev, g->k);
+        return g->k < 0 ? !dev->ops->has(dev, -g->k) : dev->ops->has(dev, g->k);
     default:
         return false;
     }

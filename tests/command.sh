@@ -345,12 +345,12 @@ expect 0 'libm\.so' -- needed
 expect 0 'Those of the results .before' -- cat lltm.h
 
 # --- not in this version -------------------------------------------------------------------------------
-for o in -report=html '-S -python' -famp=bf16 -fplace=auto -ftf32 -fno-cublas; do
+for o in -report=html '-S -python' -famp=bf16 -fplace=auto; do
     name=${o#-S }
     expect 2 "${name%=bf16} is not supported yet" -- "$tenon" $o "$digits" -o out/r
 done
 not_yet() { "$tenon" --help | tr -s ' \n' ' ' | grep -o 'not yet' | wc -l; }
-expect 0 '^6$' -- not_yet # --help marks each of them
+expect 0 '^4$' -- not_yet # --help marks each of them
 
 # --- --help, --explain ---------------------------------------------------------------------------------
 expect 0 '@FILE.npz:NAME' -- "$tenon" --help

@@ -25,7 +25,8 @@ typedef struct {
 } tn_symbol;
 
 enum { TN_G_EQ, TN_G_NE, TN_G_LT, TN_G_LE, TN_G_DIVISIBLE, TN_G_ARCH, TN_G_HAS, TN_G_WANT };
-/* a, b: numbers of sizes; k: divisor, architecture (80: sm_80 or later), library or result */
+/* a, b: numbers of sizes; k: divisor, architecture (80: sm_80 or later), library or result; -k: an
+ * older architecture, no such library */
 enum { TN_HAS_BLAS = 1 };
 typedef struct {
     int32_t kind, a, b;

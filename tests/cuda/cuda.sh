@@ -124,6 +124,37 @@ report() {
     check "what -report says of it is so" python3 "$root/tests/cuda/report.py" forward report.json counters.json lltm_k3_new_h
 }
 
+# A method on both, with -fno-cublas on the GPU; tolerance and flags first.
+both() { # TOLERANCE FLAGS METHOD ARGUMENTS...
+    local tolerance=$1 flags=$2 method=$3
+    shift 3
+    local run=("$tenon" -run "$root/tests/cuda/products.tn" "$method" "$@")
+    check "$method on the CPU" "${run[@]}" -device=cpu -o cpu.npz
+    check "$method on the GPU $flags" env VGPU_REPORT=counters.json LD_LIBRARY_PATH="$vgpu" "${run[@]}" \
+        $flags -device=cuda -o gpu.npz
+    check "$method: the same to $tolerance" python3 "$root/tests/cuda/compare.py" "$tolerance" cpu.npz gpu.npz
+    check "$method: no bank conflicts" python3 "$root/tests/cuda/counts.py" counters.json
+}
+products() {
+    local m
+    for m in even odd; do
+        both 1e-5 -fno-cublas $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both 3e-3 "-fno-cublas -ftf32" $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both 3e-3 -ftf32 $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both 1e-5 -fno-cublas $m.dropped -training B=33 x=randn -grad d_y=randn
+        both 1e-5 -fno-cublas $m.pieces B=33 x=randn h=randn w=randn -grad d_y=randn
+        both 1e-5 -fno-cublas $m.batches B=2 M=20 N=32 x=randn y=randn -grad d_z=randn
+        both 1e-2 -fno-cublas $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
+        both 1e-2 -fno-cublas $m.floats M=20 N=32 x=randn y=randn -grad d_z=randn
+        both 1e-2 "" $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
+        both 1e-6 -fno-cublas $m.doubles M=20 N=32 x=randn y=randn -grad d_z=randn
+    done
+    both 1e-5 -fno-cublas even.chain B=64 x=randn r=randn
+    check "a product and what follows it are one kernel" python3 "$root/tests/cuda/counts.py" counters.json _y
+    check "sm_75" env VGPU_SM=75 LD_LIBRARY_PATH="$vgpu" "$tenon" -run "$root/tests/cuda/products.tn" even.halves \
+        M=20 N=32 x=ones y=ones -fno-cublas -device=cuda -o gpu.npz
+}
+
 failures() {
     local run=("$tenon" -run "$root/models/lltm.tn" forward B=2 x=ones h=zeros c=zeros -device=cuda)
     check "it runs" gpu "${run[@]}"
@@ -146,7 +177,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | report | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | products | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
