@@ -168,8 +168,9 @@ static bool updates(Elab *e, const Call *c, uint32_t i, const Along *a, Val *out
     for (uint32_t k = 0; k < u.rank && same; k++)
         same = prove_equal(e, c->at, u.shape[k], a->it.shape[k]);
     if (!same)
-        elab_error(e, DIAG_shape_mismatch, c->arg_at[i], "%s: %s elements for an index %s",
-                   c->row->name, val_shape_str(e, *out), val_shape_str(e, a->index));
+        elab_error(e, DIAG_shape_mismatch, c->arg_at[i], "%s: %s, but the index asks for %s",
+                   c->row->name, val_shape_str(e, *out),
+                   shape_text(e->p, e->a, a->it.shape, a->it.rank));
     return same;
 }
 

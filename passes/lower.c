@@ -192,7 +192,7 @@ Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
 
 Step *lower_step(Lower *l, StepKind kind, Site site)
 {
-    vec_push(l->a, &l->h->steps, ((Step){.kind = kind, .site = site}));
+    vec_push(l->a, &l->h->steps, ((Step){.kind = kind, .site = site, .group = l->making, .contract = l->contract}));
     return &vec_last(&l->h->steps);
 }
 
@@ -318,6 +318,43 @@ static bool may_update(const Lower *l, const FuseBuffer *fb, Entry e)
     return true;
 }
 
+static bool leaves(const Lower *l, Val v);
+
+/* Nobody reads v behind the group that changes it into `next`. */
+static bool ends_before(const Lower *l, Val v, const FuseBuffer *next)
+{
+    if (leaves(l, v) || next->group < 0)
+        return false;
+    for (uint32_t i = (uint32_t)next->group; i < l->f->groups.n; i++) {
+        const FuseGroup *grp = &l->f->groups.at[i];
+        const bool here = i == (uint32_t)next->group;
+        for (uint32_t k = here; k < grp->inputs.n; k++)
+            if (val_eq(grp->inputs.at[k], v))
+                return false;
+        if (here && !val_eq(grp->inputs.at[0], v))
+            return false;
+    }
+    return true;
+}
+
+/* v is changed in the memory of an argument or slot: so is what it is made of, step by step. */
+static void place_steps(Lower *l, Val v, uint32_t buf, Entry e)
+{
+    for (;;) {
+        const Node *n = graph_node(l->g, v);
+        const FuseBuffer *next = fuse_buffer(l->f, v);
+        if (!op_updates_first(n->op))
+            return;
+        const Val w = n->in[0];
+        const int32_t own = own_buffer(l, w);
+        if (own < 0 || l->f->buffers.at[own].is_concat || !ends_before(l, w, next) ||
+            !may_update(l, &l->f->buffers.at[own], e))
+            return;
+        place_value(l, w, own, buf);
+        v = w;
+    }
+}
+
 static uint32_t arg_buffer(const Lower *l, const GraphParam *q)
 {
     return l->h->args.at[q - l->g->params.at].buf;
@@ -331,8 +368,10 @@ static void make_result(Lower *l, uint32_t i)
     uint32_t buf;
     if (q) {
         buf = arg_buffer(l, q);
-        if (own >= 0 && may_update(l, &l->f->buffers.at[own], (Entry){q->val, 0}))
+        if (own >= 0 && may_update(l, &l->f->buffers.at[own], (Entry){q->val, 0})) {
             place_value(l, r->val, own, buf);
+            place_steps(l, r->val, buf, (Entry){q->val, 0});
+        }
     } else {
         buf = typed_buffer(l, BUF_RESULT, r->name, val_info(l->p, l->g, r->val), i);
         if (own >= 0)
@@ -346,8 +385,11 @@ static void make_commits(Lower *l)
     for (uint32_t i = 0; i < l->g->commits.n; i++) {
         const Commit *c = &l->g->commits.at[i];
         int32_t own = own_buffer(l, c->val);
-        if (own >= 0 && may_update(l, &l->f->buffers.at[own], (Entry){{0, 0}, c->slot}))
+        const Entry e = {{0, 0}, c->slot};
+        if (own >= 0 && may_update(l, &l->f->buffers.at[own], e)) {
             place_value(l, c->val, own, slot_buffer(l, c->slot));
+            place_steps(l, c->val, slot_buffer(l, c->slot), e);
+        }
     }
 }
 
@@ -519,6 +561,10 @@ static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
     l->group = l->group_first = number;
+    l->making = grp;
+    l->contract = grp->class == CLASS_CONTRACT ? grp
+                  : grp->ride                 ? &l->f->groups.at[grp->with]
+                                              : NULL;
     if (grp->class == CLASS_ROW)
         take_over(l, grp);
     switch (grp->class) {
@@ -543,6 +589,7 @@ static void lower_group(Lower *l, uint32_t number)
         lower_opaque(l, grp);
         break;
     }
+    l->making = l->contract = NULL;
 }
 
 static Sym program_name(const Program *p, const Graph *g)
@@ -665,6 +712,7 @@ static void lower_graph(Lower *l, Graph *g)
         lower_copy_loc(l, &c->dst, &c->src, c->dtype, c->name, c->site);
     }
     host_order(l);
+    host_strips(l);
     host_conflicts(l);
     vec_push(l->a, &l->m->programs, h);
     const char *why = host_verify(l->m, h);
