@@ -59,7 +59,7 @@ CONSTANT = ("constant", "unit_constant", "sign")
 
 def save(name, arrays):
     path = os.path.join(DATA, name + ".npz")
-    np.savez_compressed(path, **{k: np.asarray(v) for k, v in arrays.items()})
+    np.savez_compressed(path, **{k: np.asarray(v, order="C") for k, v in arrays.items()})
     print(path, os.path.getsize(path))
 
 
