@@ -457,6 +457,8 @@ static int count_lane_loops(const KBlock *b)
 
 static int block_cells(const Cuda *c)
 {
+    if (c->t.k->turned)
+        return 1; /* a tile */
     return (c->cell_per_lane ? c->lanes * c->cell_width : 1) * (c->cooperate ? 1 : c->teams);
 }
 
@@ -562,6 +564,8 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     const char *name = cuda_name(&c, k->name);
     if (k->tile.m)
         cuda_tile(&c, name, sizes, nsizes, &hooks);
+    else if (k->turned)
+        cuda_turned(&c);
     else
         print_cells(&c);
     if (t->reports)

@@ -29,6 +29,9 @@ void cuda_lane_body(Cuda *c, const KStmt *s, int width, const char *registers);
 /** A product as tiles: its hooks, and in place the body of its kernel. */
 void cuda_tile(Cuda *c, const char *name, const Symbol *sizes, uint32_t nsizes, StrBuf *hooks);
 
+/** A map as tiles of 32 x 32, operands that lie across turned in shared memory. */
+void cuda_turned(Cuda *c);
+
 /** The body of a lanes loop for `width` neighbours from `axis` on. */
 void cuda_vector_body(Cuda *c, const KStmt *loop, int width, const char *registers);
 

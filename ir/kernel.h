@@ -168,6 +168,8 @@ typedef struct Kernel {
     KClass class;
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
     KTile tile;
+    bool turned; /* MAP on CUDA: blocks are 32 x 32 results of the last two grid loops; operands that
+                    lie along the last but one are turned in shared memory */
     VEC(KParam) params;
     VEC(KExprInfo) exprs; /* [0] unused */
     VEC(KAcc) accs;

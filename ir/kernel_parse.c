@@ -679,6 +679,7 @@ Kernel *kernel_parse(Program *p, uint32_t file)
         text_expect(&w.q, "x");
         w.k->teams = (int)text_integer_in(&w.q, 1, 1024);
     }
+    w.k->turned = text_accept(&w.q, "turned");
     if (text_accept(&w.q, "tile"))
         parse_tile(&w, &w.k->tile);
     parse_block(&w, &w.k->body);

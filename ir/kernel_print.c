@@ -482,6 +482,8 @@ static void print_kernel(const Program *p, const Kernel *k, bool anonymous, StrB
     }
     if (k->lanes != 1 || k->teams != 1)
         sb_printf(out, " team %d x %d", k->lanes, k->teams);
+    if (k->turned)
+        sb_puts(out, " turned");
     if (k->tile.m)
         sb_printf(out, " tile %d x %d copies %d, %d width %d%s", k->tile.m, k->tile.n,
                   k->tile.a_bytes, k->tile.b_bytes, k->tile.width, k->tile.tensor ? " tensor" : "");

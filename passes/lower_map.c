@@ -119,7 +119,10 @@ void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, 
         sched_cuda_map(b, axes, n, stores);
     else
         sched_cpu(b, axes, n, stores);
-    kbuild_end(b, site, text);
+    const Dim cells = b->k->turned ? sched_cuda_cells(b) : (Dim){0};
+    Step *s = kbuild_end(b, site, text);
+    if (cells.id)
+        s->cells = cells;
 }
 
 static bool build_map(Lower *l, const FuseGroup *grp)

@@ -11,7 +11,8 @@
 
 enum {
     BLOCK = 256, /* threads of a block */
-    WORD = 16    /* bytes of the widest access */
+    WORD = 16,   /* bytes of the widest access */
+    SIDE = 32    /* of a tile that is turned */
 };
 
 /* --- how many neighbours -------------------------------------------------------------------------
@@ -164,8 +165,107 @@ static bool is_short(KBuild *b, Symbol axis, int width)
     return dim_is_const(b->l->t, dim_symbol(b->l->t, axis)->extent, &n) && n < 24 * width;
 }
 
+/* --- operands that lie across --------------------------------------------------------------------
+ */
+
+static Dim place_of(KBuild *b, uint32_t param, const Dim *at)
+{
+    DimTable *t = b->l->t;
+    const KParam *q = &b->k->params.at[param];
+    Dim place = dim_const(t, 0);
+    for (uint32_t i = 0; i < q->rank; i++)
+        place = dim_add(t, place, dim_mul(t, at[i], q->stride[i]));
+    return place;
+}
+
+/* Neighbours along the axis are neighbours in memory. */
+static bool lies_along(KBuild *b, Dim place, Symbol axis)
+{
+    return !dim_mentions(b->l->t, dim_sub(b->l->t, place, dim_of(b->l->t, axis)), axis);
+}
+
+/* The axis that some load lies along, which changes along `last` too; {0}: there is none. */
+static Symbol across(KBuild *b, KExpr e, const Symbol *axes, uint32_t n, Symbol last, bool *seen)
+{
+    const KExprInfo *x = kexpr(b->k, e);
+    Symbol found = {0};
+    if (!e.id || seen[e.id])
+        return found;
+    seen[e.id] = true;
+    if (x->kind == KE_LOAD) {
+        const Dim place = place_of(b, x->param, x->at);
+        if (!dim_mentions(b->l->t, place, last) || lies_along(b, place, last) ||
+            dim_mentions_kind(b->l->t, place, SYM_LOADED))
+            return found;
+        for (uint32_t i = 0; i < n; i++)
+            if (lies_along(b, place, axes[i]))
+                return axes[i];
+    }
+    for (uint32_t i = 0; i < x->nin && !found.id && x->kind != KE_SELECT; i++)
+        found = across(b, x->in[i], axes, n, last, seen);
+    return found;
+}
+
+static bool is_wide(KBuild *b, Symbol axis)
+{
+    int64_t n;
+    return !dim_is_const(b->l->t, dim_symbol(b->l->t, axis)->extent, &n) || n >= 16;
+}
+
+/* The axis that a block's tile has beside the last one, to turn what lies along it. */
+static Symbol turned_axis(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *stores)
+{
+    Symbol found = {0};
+    if (n < 2 || !is_wide(b, axes[n - 1]))
+        return found;
+    bool *seen = arena_array(b->l->a, bool, b->k->exprs.n);
+    for (uint32_t i = 0; i < stores->n; i++) {
+        const KStmt *s = &stores->at[i];
+        if (s->kind != KS_STORE || !lies_along(b, place_of(b, s->param, s->at), axes[n - 1]))
+            return (Symbol){0};
+        if (!found.id)
+            found = across(b, s->expr, axes, n - 1, axes[n - 1], seen);
+    }
+    return found.id && is_wide(b, found) ? found : (Symbol){0};
+}
+
+static void turn(KBuild *b, const Symbol *axes, uint32_t n, Symbol with, const KBlock *stores)
+{
+    KBlock *body = &b->k->body;
+    b->k->lanes = SIDE;
+    b->k->teams = BLOCK / SIDE;
+    b->k->turned = true;
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if (axes[i].id != with.id)
+            body = &kbuild_for(b, body, axes[i], FOR_GRID)->body;
+    body = &kbuild_for(b, body, with, FOR_GRID)->body;
+    kbuild_for(b, body, axes[n - 1], FOR_GRID)->body = *stores;
+}
+
+Dim sched_cuda_cells(KBuild *b)
+{
+    DimTable *t = b->l->t;
+    const KBlock *body = &b->k->body;
+    Dim cells = dim_const(t, 1), side = dim_const(t, SIDE);
+    for (; body->n == 1 && body->at[0].kind == KS_FOR && body->at[0].loop == FOR_GRID;
+         body = &body->at[0].body) {
+        const KStmt *in = body->at[0].body.n ? &body->at[0].body.at[0] : NULL;
+        const bool last = !in || in->kind != KS_FOR || in->loop != FOR_GRID;
+        const KStmt *next = last ? NULL : in->body.n ? &in->body.at[0] : NULL;
+        const bool tile =
+            last || !next || next->kind != KS_FOR || next->loop != FOR_GRID; /* one of two */
+        cells = dim_mul(t, cells, tile ? dim_ceildiv(t, body->at[0].hi, side) : body->at[0].hi);
+    }
+    return cells;
+}
+
 void sched_cuda_map(KBuild *b, const Symbol *axes, uint32_t n, KBlock *stores)
 {
+    const Symbol with = turned_axis(b, axes, n, stores);
+    if (with.id && !b->loaded.n) {
+        turn(b, axes, n, with, stores);
+        return;
+    }
     KBlock *blocks[] = {stores};
     b->k->lanes = 1;
     if (n == 0) {

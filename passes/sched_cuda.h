@@ -10,5 +10,7 @@ int sched_cuda_width(KBuild *b, Symbol axis, KBlock *const *blocks, uint32_t n, 
 
 /** Loops over the axes around the stores of a map. */
 void sched_cuda_map(KBuild *b, const Symbol *axes, uint32_t n, KBlock *stores);
+/** Blocks of a kernel whose blocks are tiles (Kernel.turned). */
+Dim sched_cuda_cells(KBuild *b);
 
 #endif

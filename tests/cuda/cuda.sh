@@ -124,11 +124,11 @@ report() {
     check "what -report says of it is so" python3 "$root/tests/cuda/report.py" forward report.json counters.json lltm_k3_new_h
 }
 
-# A method on both, with -fno-cublas on the GPU; tolerance and flags first.
-both() { # TOLERANCE FLAGS METHOD ARGUMENTS...
-    local tolerance=$1 flags=$2 method=$3
-    shift 3
-    local run=("$tenon" -run "$root/tests/cuda/products.tn" "$method" "$@")
+# A method on the CPU and, with these flags, on the GPU.
+both() { # FILE TOLERANCE FLAGS METHOD ARGUMENTS...
+    local file=$1 tolerance=$2 flags=$3 method=$4
+    shift 4
+    local run=("$tenon" -run "$root/tests/cuda/$file.tn" "$method" "$@")
     check "$method on the CPU" "${run[@]}" -device=cpu -o cpu.npz
     check "$method on the GPU $flags" env VGPU_REPORT=counters.json LD_LIBRARY_PATH="$vgpu" "${run[@]}" \
         $flags -device=cuda -o gpu.npz
@@ -138,21 +138,44 @@ both() { # TOLERANCE FLAGS METHOD ARGUMENTS...
 products() {
     local m
     for m in even odd; do
-        both 1e-5 -fno-cublas $m.chain B=70 x=randn r=randn -grad d_y=randn
-        both 3e-3 "-fno-cublas -ftf32" $m.chain B=70 x=randn r=randn -grad d_y=randn
-        both 3e-3 -ftf32 $m.chain B=70 x=randn r=randn -grad d_y=randn
-        both 1e-5 -fno-cublas $m.dropped -training B=33 x=randn -grad d_y=randn
-        both 1e-5 -fno-cublas $m.pieces B=33 x=randn h=randn w=randn -grad d_y=randn
-        both 1e-5 -fno-cublas $m.batches B=2 M=20 N=32 x=randn y=randn -grad d_z=randn
-        both 1e-2 -fno-cublas $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
-        both 1e-2 -fno-cublas $m.floats M=20 N=32 x=randn y=randn -grad d_z=randn
-        both 1e-2 "" $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
-        both 1e-6 -fno-cublas $m.doubles M=20 N=32 x=randn y=randn -grad d_z=randn
+        both products 1e-5 -fno-cublas $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both products 3e-3 "-fno-cublas -ftf32" $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both products 3e-3 -ftf32 $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both products 1e-5 -fno-cublas $m.dropped -training B=33 x=randn -grad d_y=randn
+        both products 1e-5 -fno-cublas $m.pieces B=33 x=randn h=randn w=randn -grad d_y=randn
+        both products 1e-5 -fno-cublas $m.batches B=2 M=20 N=32 x=randn y=randn -grad d_z=randn
+        both products 1e-2 -fno-cublas $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
+        both products 1e-2 -fno-cublas $m.floats M=20 N=32 x=randn y=randn -grad d_z=randn
+        both products 1e-2 "" $m.halves M=20 N=33 x=randn y=randn -grad d_z=randn
+        both products 1e-6 -fno-cublas $m.doubles M=20 N=32 x=randn y=randn -grad d_z=randn
     done
-    both 1e-5 -fno-cublas even.chain B=64 x=randn r=randn
+    both products 1e-5 -fno-cublas even.chain B=64 x=randn r=randn
     check "a product and what follows it are one kernel" python3 "$root/tests/cuda/counts.py" counters.json _y
     check "sm_75" env VGPU_SM=75 LD_LIBRARY_PATH="$vgpu" "$tenon" -run "$root/tests/cuda/products.tn" even.halves \
         M=20 N=32 x=ones y=ones -fno-cublas -device=cuda -o gpu.npz
+}
+
+maps() { # bit by bit; NAME: that kernel touches whole sectors
+    counted() {
+        both maps "$@"
+        check "$3: whole sectors" python3 "$root/tests/cuda/counts.py" counters.json "_$name"
+    }
+    local name=y
+    counted 0 "" one_axis N=8192 x=randn
+    both maps 0 "" one_axis N=8195 x=randn
+    counted 0 "" short N=64 x=randn b=randn
+    counted 0 "" heads B=2 S=9 x=randn
+    counted 0 "" turned_half N=64 x=randn
+    both maps 0 "" turned_half N=45 x=randn
+    counted 0 "" bias -training N=5 x=randn b=randn r=randn
+    name=z
+    counted 0 "" odd_axis x=randn y=randn
+    counted 0 "" halves N=9 x=randn y=randn
+    counted 0 "" turned N=64 M=96 x=randn y=randn
+    both maps 0 "" turned N=77 M=130 x=randn y=randn
+    name=y
+    counted 1e-5 "" soft N=9 x=randn
+    counted 1e-5 "" norm N=9 x=randn
 }
 
 failures() {
@@ -177,7 +200,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | report | products | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | maps | products | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
