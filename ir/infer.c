@@ -296,6 +296,8 @@ static const char *slice_axis(Infer *q, Dim n, Dim start, int64_t step, Dim exte
     dim_interval(t, extent, &lo, &hi);
     if (hi < 0)
         return text(q, "the size %s is negative", size(q, extent));
+    if (dim_mentions_kind(t, start, SYM_LOOP)) /* there may be no turn */
+        return NULL;
     if (lo < 1)
         return dim_le(t, zero, start) == NO ? text(q, "index %s is negative", size(q, start))
                                             : NULL;
@@ -627,6 +629,10 @@ static const char *infer_op(Infer *q)
         return infer_scatter(q);
     case OP_sort:
         return infer_sort(q);
+    case OP_attention:
+        return infer_attention(q);
+    case OP_attention_grad:
+        return infer_attention_grad(q);
     case OP_call:
         return infer_call(q);
     case OP_transfer:
