@@ -175,7 +175,7 @@ void ktext_print_call(KText *t, const KStmt *s)
     StrBuf out = {.a = t->a};
     sb_printf(&out, "tn_%s%s(", cuda ? "cu_" : "", sym_text(t->p->cx->names, s->call));
     for (uint32_t i = 0; i < s->nargs; i++)
-        sb_printf(&out, "%s%s", i ? ", " : "", t->param[s->args[i]]);
+        sb_printf(&out, "%s%s", i ? ", " : "", s->args[i] == NO_PARAM ? "0" : t->param[s->args[i]]);
     for (uint32_t i = 0; i < s->nints; i++)
         sb_printf(&out, "%s%s", i || s->nargs ? ", " : "", ktext_dim(t, s->ints[i]).text);
     if (s->reports)

@@ -20,6 +20,8 @@ void eval_scan(EvalNode *q); /* loop.c */
 void eval_windows(EvalNode *q);
 /** scatter, sort, and cumulate with an index (eval_index.c). */
 void eval_chosen(EvalNode *q);
+/** attention and its gradient (eval_attention.c). */
+void eval_attention(EvalNode *q);
 void eval_random(EvalNode *q);
 /** The index of element k along each axis. */
 void eval_unravel(const EvalTensor *x, int64_t k, int64_t *index);

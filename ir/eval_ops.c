@@ -454,6 +454,10 @@ void eval_structural(EvalNode *q)
     case OP_sort:
         eval_chosen(q);
         return;
+    case OP_attention:
+    case OP_attention_grad:
+        eval_attention(q);
+        return;
     case OP_window:
     case OP_fold:
     case OP_unwindow:

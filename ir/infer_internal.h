@@ -30,6 +30,10 @@ bool infer_reducer_takes(Reducer r, DType t);
 const char *infer_scatter(Infer *q);
 const char *infer_sort(Infer *q);
 
+/* infer_attention.c */
+const char *infer_attention(Infer *q);
+const char *infer_attention_grad(Infer *q);
+
 /* infer_window.c */
 const char *infer_window(Infer *q);
 const char *infer_fold(Infer *q);

@@ -113,6 +113,8 @@ typedef enum {
     KS_CALL   /* a function of runtime/kernels: see KStmt.call */
 } KStmtKind;
 
+#define NO_PARAM UINT32_MAX
+
 typedef struct KStmt KStmt;
 typedef struct {
     KStmt *at;
@@ -138,7 +140,7 @@ struct KStmt {
     uint32_t param; /* STORE */
     Dim at[MAX_RANK];
     /* CALL: tn_NAME (C) or tn_cu_NAME (CUDA: by all threads of a block) gets pointers to the
-     * parameters `args`, then `ints` as 64-bit integers, then, if it `reports`, the error word and
+     * parameters `args` (NO_PARAM: a null pointer), then `ints` as 64-bit integers, then, if it `reports`, the error word and
      * the number of its line. A call stands alone in its cell: grid loops around it, nothing else. */
     Sym call;
     const uint32_t *args;

@@ -545,6 +545,10 @@ static void parse_call_stmt(Parse *w, KBlock *b)
     while (!w->q.failed && !text_accept(&w->q, ")")) {
         if (args.n)
             text_expect(&w->q, ",");
+        if (text_accept(&w->q, "none")) {
+            vec_push(a, &args, NO_PARAM);
+            continue;
+        }
         int32_t param = find_param(w, text_word(&w->q));
         if (param < 0) {
             text_fail(&w->q, "there is no such parameter");

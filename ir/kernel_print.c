@@ -367,7 +367,10 @@ static void put_call(Print *w, const KStmt *s)
     sb_printf(w->out, "call %s (", text_of(w, s->call));
     for (uint32_t i = 0; i < s->nargs; i++) {
         sb_puts(w->out, i ? ", " : "");
-        put_param_name(w, s->args[i]);
+        if (s->args[i] == NO_PARAM)
+            sb_puts(w->out, "none");
+        else
+            put_param_name(w, s->args[i]);
     }
     sb_puts(w->out, ") {");
     for (uint32_t i = 0; i < s->nints; i++) {

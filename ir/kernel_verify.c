@@ -249,7 +249,7 @@ static void check_stmt(Verify *v, const KStmt *s)
         break;
     case KS_CALL:
         for (uint32_t i = 0; i < s->nargs; i++)
-            if (s->args[i] >= v->k->params.n)
+            if (s->args[i] != NO_PARAM && s->args[i] >= v->k->params.n)
                 bad(v, "%s", "no such parameter");
         for (uint32_t i = 0; i < s->nints; i++)
             check_dim(v, s->ints[i]);

@@ -335,6 +335,39 @@ enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2 };
 Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
 /** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). */
 Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode);
+/* Attention; the shapes are those of ops.def. */
+enum { ATTENTION_CAUSAL = 1, ATTENTION_BIAS = 2, ATTENTION_DROP = 4, ATTENTION_BIAS_GRAD = 8 };
+typedef struct {
+    bool causal;        /* row t sees keys 0 .. t */
+    double scale, drop; /* drop: the share that is left out; needs `key` */
+    Val bias, key;      /* {0, 0}: none. bias: f32, each axis B H T S or 1 */
+} Attention;
+/** Result 1 is the log of the sum of exp of each row; +infinity where a row sees nothing. */
+Val build_attention(Builder *b, Val q, Val k, Val v, const Attention *how);
+/** Results: gradients of q, k, v in f32; with `scores` that of the scores f32[B,H,T,S]. */
+Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val delta,
+                         const Attention *how, bool scores);
+/** The attributes and last operands of such a node. */
+Attention node_attention(const Node *n);
+/** Result 0 in other operations, for what build_attention is not for: any float type and size. */
+Val build_attention_plain(Builder *b, Val q, Val k, Val v, const Attention *how);
+/* What attention is made of, as ops; arrays are [B, H, rows, columns]. */
+typedef struct {
+    Builder *b;
+    DType dtype;       /* that is computed in */
+    Dim scores[4];     /* B, H, T, S */
+    Dim groups, share; /* heads of k; heads of q to each of them */
+} AttentionPlain;
+AttentionPlain attention_plain(Builder *b, Val q, Val k, DType dtype);
+/** The product over axis of_x of x and of_y of y, for each b and h. */
+Val attention_product(const AttentionPlain *s, Val x, Val y, int64_t of_x, int64_t of_y);
+Val attention_heads_first(const AttentionPlain *s, Val x); /* of [B, rows, H, columns] */
+Val attention_repeated(const AttentionPlain *s, Val x);    /* of [B, S, G, columns]: H heads */
+/** scale * q k^T + bias; -infinity where `causal` hides it. */
+Val attention_scores(const AttentionPlain *s, Val q, Val k, const Attention *how);
+Val attention_kept(const AttentionPlain *s, const Attention *how); /* dropout's factors */
+/** Numbers are kept where a draw, of 2^24, is below this, and multiplied by `grow`. */
+int64_t attention_keep(double drop, float *grow);
 /* Windows along some axes: element k of window o is x[o * stride + k * dilation - lo], of an x whose
  * elements lie `spread` apart; 0 where there is none. `out` windows of `size` elements. lo may be
  * negative. Words of one axis; ir/ops.def. */

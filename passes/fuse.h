@@ -43,7 +43,8 @@ typedef struct {
      * extent 1 may have none: its index is 0. */
     int8_t axis_of[FUSE_AXES];
     bool side; /* rows: a reduce over the axes that the row does not reduce (`reduced` are the ones
-                  that it keeps): summed up next to the rows; read by later groups only */
+                  that it keeps), summed up next to the rows; or something made of such sums, by the
+                  second stage that completes them. Read by later groups only */
     int phase; /* rows: how many dependent reductions come before it; a reduce of phase 0 is
                   folded in the first pass and may be used in phase 1 */
 } FuseRoot;
@@ -85,6 +86,13 @@ typedef struct {
  * take a library's epilogue. */
 typedef enum { RIDE_NONE, RIDE_EPILOGUE, RIDE_LOAD_ROWS, RIDE_LOAD_DEPTH } FuseRide;
 
+/* A view of a stored value that an opaque op reads as it lies: element i is at offset + sum i[k] *
+ * stride[k] of the storage of `source`, which is row-major. */
+typedef struct {
+    Val source;
+    Dim offset, stride[MAX_RANK];
+} FuseView;
+
 typedef struct {
     KClass class; /* MAP ROW REDUCE CONTRACT SCALAR; COPY: a fill (`into`), or a print whose
                      node is the only root */
@@ -98,6 +106,7 @@ typedef struct {
     VEC(Val) outputs;    /* values with buffers that are written, in order of the roots */
     VEC(uint32_t) nodes; /* the cone: nodes evaluated here, increasing */
     VEC(FuseGemm) gemms; /* CONTRACT: in order of execution */
+    VEC(FuseView) views; /* OPAQUE, of ops that take views (op_takes_views): one an operand */
     FuseRide ride;
     int32_t with;  /* ride: the CONTRACT group's index */
     uint32_t rows; /* ride: leading axes of the domain that are rows of the product */
@@ -129,6 +138,8 @@ const FuseBuffer *fuse_buffer(const Fusion *f, Val v);
 /** Ops whose operands and results lie in memory as wholes: groups of class OPAQUE (fuse_opaque.c).
  */
 bool op_is_opaque(Op op);
+/** Its operands may be views: FuseGroup.views. */
+bool op_takes_views(Op op);
 /** The result may lie where the first operand lay. */
 bool op_updates_first(Op op);
 /** Operand i is a constant that the lowering fills in itself: nobody stores it. */

@@ -143,6 +143,17 @@ static bool strided(const Fuser *f, Val v, Strided *out)
     return true;
 }
 
+bool fuse_strided(const Fuser *f, Val v, FuseView *out)
+{
+    Strided s;
+    if (!strided(f, v, &s))
+        return false;
+    out->source = s.source;
+    out->offset = s.offset;
+    memcpy(out->stride, s.stride, sizeof out->stride);
+    return true;
+}
+
 /* --- axes of a dot ---------------------------------------------------------------------------- */
 
 /* One loop of the product: how far a, b and c move. */

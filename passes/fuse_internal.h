@@ -43,6 +43,7 @@ typedef struct {
     VEC(uint32_t) body;
     VEC(Read) reads;
     VEC(FuseGemm) gemms;
+    VEC(FuseView) views;
     uint32_t visit; /* stamp of searches */
     uint32_t order; /* its place in Fuser.order: behind all that it depends on */
     Val into;       /* COPY, fill: see FuseGroup */
@@ -108,6 +109,8 @@ void fuse_prepare_dot(Fuser *f, uint32_t id);
 /** The kernel of a dot, with the sums and additions that ride along. */
 Kern *fuse_contract(Fuser *f, uint32_t id);
 
+/** The stored value that v is a strided view of (v itself: none); false: it is no such view. */
+bool fuse_strided(const Fuser *f, Val v, FuseView *out);
 /** Stores the operands of an opaque op, and its kernel (fuse_opaque.c). */
 void fuse_prepare_opaque(Fuser *f, uint32_t id);
 /** The value in memory that operand i of a scan is a view of (fuse_loop.c). */

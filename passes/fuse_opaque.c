@@ -11,12 +11,34 @@
 
 bool op_is_opaque(Op op)
 {
-    return op == OP_cumulate || op == OP_scatter || op == OP_sort || op == OP_scan;
+    return op == OP_cumulate || op == OP_scatter || op == OP_sort || op == OP_scan ||
+           op_takes_views(op);
+}
+
+bool op_takes_views(Op op)
+{
+    return op == OP_attention || op == OP_attention_grad;
 }
 
 bool op_updates_first(Op op)
 {
     return op == OP_scatter;
+}
+
+/* Attention reads vectors of its operands: q, k, v, dy; any elements of a bias; the others whole. */
+static FuseView view_of(const Fuser *f, const Node *n, uint32_t i)
+{
+    const uint32_t vectors = n->op == OP_attention ? 3 : 4, fixed = n->op == OP_attention ? 3 : 6;
+    const TypeInfo t = *val_info(f->p, f->g, n->in[i]);
+    FuseView view = {0}, whole = {.source = n->in[i], .offset = dim_const(f->t, 0)};
+    Dim size = dim_const(f->t, 1);
+    for (uint32_t k = t.rank; k-- > 0;) {
+        whole.stride[k] = size;
+        size = dim_mul(f->t, size, t.shape[k]);
+    }
+    if ((i >= vectors && i < fixed) || t.rank == 0 || !fuse_strided(f, n->in[i], &view))
+        return whole;
+    return i < vectors && !dim_is_one(f->t, view.stride[3]) ? whole : view;
 }
 
 /* Where the elements of an operand lie, in their order. */
@@ -25,6 +47,8 @@ static Val source(const Fuser *f, const Node *n, uint32_t i)
     Val v = n->in[i];
     if (n->op == OP_scan)
         return fuse_loop_source(f, n, i);
+    if (op_takes_views(n->op))
+        return view_of(f, n, i).source;
     while (f->kind[v.node] == NODE_CONE && graph_node(f->g, v)->op == OP_reshape)
         v = graph_node(f->g, v)->in[0];
     return v;
@@ -50,6 +74,8 @@ void fuse_prepare_opaque(Fuser *f, uint32_t id)
         if (f->kind[v.node] == NODE_CONE)
             f->kind[v.node] = NODE_REAL;
         f->keep[fuse_vid(f, v)] = true;
+        if (op_takes_views(n->op) && f->kind[v.node] == NODE_REAL)
+            f->own[fuse_vid(f, v)] = true; /* row-major */
     }
 }
 
@@ -72,6 +98,8 @@ Kern *fuse_opaque(Fuser *f, uint32_t id)
         if (!again)
             vec_push(f->a, &k->reads, ((Read){.v = v, .bytes = val_bytes(f->p, f->g, v)}));
     }
+    for (uint32_t i = 0; i < n->nin && op_takes_views(n->op); i++)
+        vec_push(f->a, &k->views, view_of(f, n, i));
     f->owner[id] = (int32_t)f->ks.n;
     return k;
 }

@@ -109,7 +109,7 @@ void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp)
     Dim *ints = arena_array(l->a, Dim, c->ngrid + c->nints);
     for (uint32_t i = 0; i < c->nargs; i++) {
         const OpaqueArg *q = &c->args[i];
-        args[i] = kbuild_param(b, &q->loc, q->dtype, q->mode, q->name);
+        args[i] = q->loc.buf ? kbuild_param(b, &q->loc, q->dtype, q->mode, q->name) : NO_PARAM;
     }
     for (uint32_t i = 0; i < c->ngrid; i++) {
         ints[i] = dim_const(l->t, 0);
@@ -152,6 +152,10 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
         break;
     case OP_sort:
         lower_sort(l, grp);
+        break;
+    case OP_attention:
+    case OP_attention_grad:
+        lower_attention(l, grp);
         break;
     default:
         die("op %s has no function", op_name(n->op));

@@ -26,16 +26,17 @@ typedef struct {
  * arguments, then the number of the cell in each axis of the grid, then the sizes. */
 typedef struct {
     const char *function;
-    OpaqueArg args[8];
+    OpaqueArg args[12];
     uint32_t nargs;
     Dim grid[3];
     uint32_t ngrid;
-    Dim ints[12];
+    Dim ints[40];
     uint32_t nints;
     bool reports; /* an index may be out of range: error word and line come last */
     int threads;  /* CUDA: of a block, which works on one cell */
 } OpaqueCall;
 
+/** A loc without a buffer is a null pointer. */
 void opaque_arg(OpaqueCall *c, const Loc *loc, DType dtype, KMode mode, Sym name);
 /** An operand of the node, or a result of it (mode K_OUT, K_INOUT). */
 void opaque_int(OpaqueCall *c, Dim d);
@@ -44,6 +45,7 @@ void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp);
 
 void lower_scatter(Lower *l, const FuseGroup *grp);
 void lower_sort(Lower *l, const FuseGroup *grp);
+void lower_attention(Lower *l, const FuseGroup *grp);
 void lower_cumulate(Lower *l, const FuseGroup *grp);
 
 /** The product of the axes [from, to). */

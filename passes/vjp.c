@@ -170,6 +170,10 @@ VjpRule *vjp_rule(Op op)
         return vjp_scatter;
     case OP_sort:
         return vjp_sort;
+    case OP_attention:
+        return vjp_attention;
+    case OP_attention_grad:
+        return vjp_attention_grad;
     case OP_window:
         return vjp_window;
     case OP_fold:

@@ -42,6 +42,7 @@ bool vjp_differentiate_to(Builder *b, const Val *y, const Val *dy, uint32_t ny, 
                           uint32_t nwrt, Val *out);
 VjpRule vjp_window, vjp_fold, vjp_conv; /* vjp_window.c */
 VjpRule vjp_scatter, vjp_sort;
+VjpRule vjp_attention, vjp_attention_grad; /* vjp_attention.c */
 VjpRule vjp_reduce, vjp_cumulate, vjp_dot, vjp_gather, vjp_call, vjp_scan;
 
 /* Builder helpers: `back` makes the node belong to the backward stage even if all its operands are

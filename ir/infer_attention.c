@@ -1,0 +1,82 @@
+/* infer_attention.c: type rules of attention and its gradient.
+ *
+ *   attention q[B,T,H,D], k[B,S,G,D], v[B,S,G,E]      [B,T,H,E], f32[B,H,T]
+ *
+ * SPDX-License-Identifier: MIT */
+#include "ir/infer_internal.h"
+
+static bool same_size(Infer *q, Dim a, Dim b)
+{
+    return dim_same(a, b) || dim_equal(q->dims, a, b) == YES;
+}
+
+static const char *bad_bias(Infer *q, const TypeInfo *bias, const Dim *scores)
+{
+    if (bias->dtype != DT_f32 || bias->rank != 4)
+        return "the bias is not f32 of 4 axes";
+    for (int i = 0; i < 4; i++)
+        if (!dim_is_one(q->dims, bias->shape[i]) && !same_size(q, bias->shape[i], scores[i]))
+            return infer_say(q, "axis %d of the bias does not fit", i);
+    return NULL;
+}
+
+/* scores: B, H, T, S. `first`: the first operand behind those that are always there. */
+static const char *bad_operands(Infer *q, uint32_t first, Dim *scores)
+{
+    const TypeInfo *x = q->x;
+    const int64_t mode = q->attrs[attr_index(q->op, ATTR_mode)].at[0];
+    const uint32_t more = (mode & ATTENTION_BIAS ? 1u : 0u) + (mode & ATTENTION_DROP ? 1u : 0u);
+    for (int i = 0; i < 3; i++)
+        if (x[i].rank != 4 || !dtype_is_float(x[i].dtype) || x[i].dtype != x[0].dtype)
+            return "q, k and v are not of one float type and 4 axes";
+    for (int i = 1; i < 3; i++)
+        if (!same_size(q, x[i].shape[0], x[0].shape[0]))
+            return "the batches differ";
+    if (!same_size(q, x[1].shape[3], x[0].shape[3]))
+        return "q and k have vectors of different lengths";
+    if (!same_size(q, x[2].shape[1], x[1].shape[1]) || !same_size(q, x[2].shape[2], x[1].shape[2]))
+        return "k and v differ";
+    int64_t h, g;
+    if (!dim_is_const(q->dims, x[0].shape[2], &h) || !dim_is_const(q->dims, x[1].shape[2], &g) ||
+        (g > 0 && h % g != 0) || (g == 0 && h != 0))
+        return "the heads of q are no multiple of those of k";
+    if (q->nin != first + more)
+        return "mode and operands do not fit";
+    const Dim all[] = {x[0].shape[0], x[0].shape[2], x[0].shape[1], x[1].shape[1]};
+    for (int i = 0; i < 4; i++)
+        scores[i] = all[i];
+    if (mode & ATTENTION_BIAS) {
+        const TypeInfo bias = *val_info(q->p, q->b->g, q->in[first]);
+        const char *error = bad_bias(q, &bias, scores);
+        if (error)
+            return error;
+    }
+    if (mode & ATTENTION_DROP) {
+        const TypeInfo key = *val_info(q->p, q->b->g, q->in[q->nin - 1]);
+        if (key.dtype != DT_u64 || key.rank != 0)
+            return "the key is no key";
+    }
+    return NULL;
+}
+
+const char *infer_attention(Infer *q)
+{
+    Dim scores[4];
+    const char *error = bad_operands(q, 3, scores);
+    if (error)
+        return error;
+    const Dim out[] = {q->x[0].shape[0], q->x[0].shape[1], q->x[0].shape[2], q->x[2].shape[3]};
+    error = infer_result(q, q->x[0].dtype, out, 4);
+    return error ? error : infer_result(q, DT_f32, scores, 3);
+}
+
+const char *infer_attention_grad(Infer *q)
+{
+    Dim scores[4];
+    const char *error = bad_operands(q, 6, scores);
+    for (int i = 0; i < 3 && !error; i++)
+        error = infer_result(q, DT_f32, q->x[i].shape, 4);
+    if (!error && q->attrs[attr_index(q->op, ATTR_mode)].at[0] & ATTENTION_BIAS_GRAD)
+        error = infer_result(q, DT_f32, scores, 4);
+    return error;
+}
