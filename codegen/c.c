@@ -317,7 +317,10 @@ static void print_cell_strips(CPrint *c, const Grid *g, const KBlock *body)
         emit_line(&t->e, "const int n_cells = (int)(next - cell);");
         c_strip_begin(c, inner->axis, STRIP_CELLS, "n_cells", false);
     }
+    Scope scope = scope_begin(t);
+    c_draw_runs(c, body, dim_of(c_dims(c), inner->axis), false);
     c_strip_block(c, body);
+    scope_end(t, scope);
     c_strip_end(c, (Strip){.on = false});
     emit_close(&t->e, "");
 }
@@ -416,6 +419,40 @@ static Signature signature(CPrint *c, const char *body, const Symbol *sizes, uin
     return s;
 }
 
+/* Whether some loop over lanes fills vectors of 512 bits more than once. */
+static bool has_long_lanes(const DimTable *d, const KBlock *b)
+{
+    enum { LONG = 2 * STRIP_LANES };
+    int64_t extent;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const KStmt *s = &b->at[i];
+        if (s->kind == KS_FOR && (s->loop == FOR_LANES || s->grid_lanes) &&
+            (!dim_is_const(d, s->hi, &extent) || extent >= LONG))
+            return true;
+        if (has_long_lanes(d, &s->body))
+            return true;
+    }
+    return false;
+}
+
+/* Whether it computes so much that vectors of 512 bits pay for their code: some function, random
+ * numbers, or a reducer with functions. What only streams is as fast with half of that. */
+static bool is_heavy(const DimTable *d, const Kernel *k)
+{
+    enum { HEAVY = 8 };
+    if (!has_long_lanes(d, &k->body))
+        return false;
+    for (uint32_t i = 1; i < k->exprs.n; i++) {
+        const KExprInfo *x = &k->exprs.at[i];
+        if (x->kind == KE_RANDOM || (x->kind == KE_OP && op_info(x->op)->weight >= HEAVY))
+            return true;
+    }
+    for (uint32_t i = 0; i < k->accs.n; i++)
+        if (reducer_info(k->accs.at[i].reducer)->nfields > 1)
+            return true;
+    return false;
+}
+
 PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften often, StrBuf *out)
 {
     StrBuf body = {.a = out->a};
@@ -438,7 +475,17 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften of
     sb_puts(out, sb_text(&body));
     emit_line(&t->e, "}");
     emit_own_lines(&t->e);
-    emit_line(&t->e, "%s(%s, %s)", once ? "TN_CALL_ONCE" : "TN_CALL", name, sb_text(&s.args));
+    const bool heavy = !once && is_heavy(p->cx->dims, k);
+    emit_line(&t->e, "%s(%s, %s)",
+              once    ? "TN_CALL_ONCE"
+              : heavy ? "TN_CALL_WIDE"
+                      : "TN_CALL",
+              name, sb_text(&s.args));
     emit_line(&t->e, "%s", "");
-    return (PrintedKernel){name, t->sites.n, t->sites.at, 1, once, 0};
+    return (PrintedKernel){.name = name,
+                           .nsites = t->sites.n,
+                           .sites = t->sites.at,
+                           .block_cells = 1,
+                           .once = once,
+                           .heavy = heavy};
 }

@@ -11,7 +11,8 @@ typedef struct {
     uint32_t nsites;
     const Site *sites; /* of its checks, numbered from 1 */
     int block_cells;   /* CUDA: cells a block works on */
-    bool once;         /* C: has no `fast` function */
+    bool once;         /* C: has one function only */
+    bool heavy;        /* C: has a function for AVX-512 as well */
     uint64_t wide;     /* CUDA: bit i: size i is a long long */
 } PrintedKernel;
 

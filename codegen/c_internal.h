@@ -39,4 +39,13 @@ void c_strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool fr
 void c_strip_end(CPrint *c, Strip before);
 void c_strip_block(CPrint *c, const KBlock *b);
 
+/* c_random.c */
+/** Whether the body, which has no loops, draws random numbers whose indices are neighbours along
+ * the axis. */
+bool c_draws_runs(CPrint *c, const KBlock *b, Symbol axis);
+/** Draws those of the strip that has begun into arrays; until the scope ends, they stand for the
+ * draws. start: its first index (the axis itself or 0); starts_at_multiple: a multiple of 4, as far
+ * as the axis is concerned. */
+void c_draw_runs(CPrint *c, const KBlock *b, Dim start, bool starts_at_multiple);
+
 #endif

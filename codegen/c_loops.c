@@ -272,6 +272,7 @@ static void print_runs(CPrint *c, const KStmt *s, int width, const char *end, co
         emit_open(&t->e, "for (; %s + %d <= %s; %s += %d) {", name, width, end, name, width);
     c_strip_begin(c, s->axis, width, arena_printf(t->a, "%d", width), false);
     Scope scope = scope_begin(t);
+    c_draw_runs(c, &s->body, dim_of(c_dims(c), s->axis), dim_divisible(c_dims(c), s->lo, 4) == YES);
     print_lanes(c, &s->body);
     scope_end(t, scope);
     c_strip_end(c, before);
@@ -309,7 +310,11 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
                       fixed ? "const int rest = %s - %s;" : "const int rest = (int)(%s - %s);", end,
                       name);
         }
+        Scope scope = scope_begin(t);
+        c_draw_runs(c, &s->body, several ? dim_of(c_dims(c), s->axis) : dim_const(c_dims(c), 0),
+                    dim_divisible(c_dims(c), s->lo, 4) == YES);
         print_body(c, &s->body);
+        scope_end(t, scope);
         c_strip_end(c, before);
         if (several)
             emit_close(&t->e, "");
@@ -318,7 +323,16 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
         emit_close(&t->e, "");
 }
 
-static void print_strips(CPrint *c, const KStmt *s)
+/* Long strips draw few blocks twice; a short axis is one strip. */
+static int draw_width(const CPrint *c, const KStmt *s)
+{
+    int64_t extent;
+    if (!is_static_int(c, s->hi, &extent) || extent > STRIP_BLOCK || extent < 1)
+        return STRIP_BLOCK;
+    return (int)((extent + 3) / 4 * 4);
+}
+
+static void print_strips(CPrint *c, const KStmt *s, int width)
 {
     KText *t = &c->t;
     Strip before = c->strip;
@@ -326,12 +340,19 @@ static void print_strips(CPrint *c, const KStmt *s)
     bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(c_dims(c), s->lo);
     const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text, *cast = fixed ? "" : "(int)";
     const char *name = ktext_symbol(t, s->axis, c_axis_name(c, s->axis), !fixed);
-    emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += 64) {", fixed ? "int" : "int64_t", name, lo,
-              name, end, name);
-    emit_line(&t->e, "const int n_%s = %s - %s < 64 ? %s(%s - %s) : 64;", name, end, name, cast,
-              end, name);
-    c_strip_begin(c, s->axis, STRIP_CELLS, arena_printf(t->a, "n_%s", name), false);
+    const char *count = arena_printf(t->a, "%d", width);
+    emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %d) {", fixed ? "int" : "int64_t", name, lo,
+              name, end, name, width);
+    if (!fixed || extent % width) {
+        count = arena_printf(t->a, "n_%s", name);
+        emit_line(&t->e, "const int %s = %s - %s < %d ? %s(%s - %s) : %d;", count, end, name, width,
+                  cast, end, name, width);
+    }
+    c_strip_begin(c, s->axis, width, count, false);
+    Scope scope = scope_begin(t);
+    c_draw_runs(c, &s->body, dim_of(c_dims(c), s->axis), dim_divisible(c_dims(c), s->lo, 4) == YES);
     print_body(c, &s->body);
+    scope_end(t, scope);
     c_strip_end(c, before);
     emit_close(&t->e, "");
 }
@@ -369,7 +390,9 @@ void c_for(CPrint *c, const KStmt *s)
     if (s->loop == FOR_LANES && folds_lanes(c, &s->body) && c_can_strip(c, &s->body, s->axis))
         print_lane_blocks(c, s);
     else if (s->loop == FOR_LANES && loops && c_can_strip(c, &s->body, s->axis) && !c->strip.on)
-        print_strips(c, s);
+        print_strips(c, s, STRIP_CELLS);
+    else if (s->loop == FOR_LANES && !c->strip.on && c_draws_runs(c, &s->body, s->axis))
+        print_strips(c, s, draw_width(c, s));
     else
         print_plain_for(c, s);
     t->lane_axis = before;

@@ -582,5 +582,9 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     emit_own_lines(&t->e);
     emit_line(&t->e, "%s", "");
     const int cells = k->tile.m ? 1 : block_cells(&c);
-    return (PrintedKernel){name, t->sites.n, t->sites.at, cells, false, wide_sizes};
+    return (PrintedKernel){.name = name,
+                           .nsites = t->sites.n,
+                           .sites = t->sites.at,
+                           .block_cells = cells,
+                           .wide = wide_sizes};
 }

@@ -28,7 +28,11 @@ static const char *const flags[] = {"-std=c11",
                                     "-w",
                                     NULL};
 /* Kernels are compiled for the processor at hand; a text without kernels serves all of a kind. */
-static const char *const native_flags[] = {"-march=native", "-DTN_ONE_TARGET", NULL};
+static const char *const native_flags[] = {"-march=native", "-DTN_ONE_TARGET",
+#if defined __x86_64__
+                                           "-mprefer-vector-width=512", /* where there are any */
+#endif
+                                           NULL};
 
 static const char *level_flag(int level)
 {

@@ -333,7 +333,7 @@ const char *row_function(Arena *a, Target target, const char *name)
         Text body = render(&r);
         StrBuf out = {.a = a};
         sb_printf(&out, "%s %s tn_%s(",
-                  target == TARGET_CUDA ? "static __device__ __forceinline__" : "static inline",
+                  target == TARGET_CUDA ? "static __device__ __forceinline__" : "TN_INLINE",
                   value_type(&r, info->result == RES_BOOL ? DT_bool : type), name);
         for (int i = 0; i < info->nmax; i++)
             sb_printf(&out, "%s%s %c", i ? ", " : "",

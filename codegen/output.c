@@ -199,6 +199,9 @@ static void common_args(Args *x, int level, bool native)
     arg(x, "-fPIC");
     if (native) {
         arg(x, "-march=native");
+#if defined __x86_64__
+        arg(x, "-mprefer-vector-width=512");
+#endif
         arg(x, "-DTN_ONE_TARGET");
     }
 }

@@ -56,7 +56,7 @@ static const char *const cuda_words[][2] = {
     {"INT64_MAX", "9223372036854775807LL"},
     {"UINT64_MAX", "18446744073709551615ULL"},
 };
-static const char *const c_words[][2] = {{"TN_FN", "static inline"}};
+static const char *const c_words[][2] = {{"TN_FN", "TN_INLINE"}};
 
 static bool is_word(char c)
 {

@@ -98,7 +98,11 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, bool
         sb_printf(&s, "{.name = \"%s\", .where = %s", printed[i].name,
                   quoted(a, kernel_where(m->p, k, a)));
         if (!cuda)
-            sb_printf(&s, printed[i].once ? ", .cpu = %s_call" : ", TN_CPU(%s)", printed[i].name);
+            sb_printf(&s,
+                      printed[i].once    ? ", .cpu = %s_call"
+                      : printed[i].heavy ? ", TN_CPU_WIDE(%s)"
+                                         : ", TN_CPU(%s)",
+                      printed[i].name);
         sb_printf(&s, ", .nparams = %u, .nsizes = %u", k->params.n,
                   kernel_sizes(m->p, k, sizes, 64));
         if (cuda)

@@ -180,6 +180,9 @@ static int compile_executable(Drive *d, const char *source, const char *lib, con
                           "-fno-math-errno",
                           "-fno-trapping-math",
                           "-march=native",
+#if defined __x86_64__
+                          "-mprefer-vector-width=512",
+#endif
                           d->o->debug ? "-g" : "-g0",
                           "-o",
                           made,

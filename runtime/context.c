@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_THREADS = 256 };
 
@@ -37,19 +38,41 @@ static tn_status count_threads(const tn_context_options *opt, int *threads)
     return TN_OK;
 }
 
+/* TENON_CPU asks for less than the processor has, to see what others compute. */
+static tn_status choose_level(int *level)
+{
+    static const struct {
+        const char *name;
+        int level;
+    } names[] = {{"x86-64", 1}, {"x86-64-v3", 3}, {"x86-64-v4", 4}};
+    const char *text = getenv("TENON_CPU");
+    *level = tn__cpu_level();
+    if (!text || !*text)
+        return TN_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i].name)) {
+            *level = names[i].level < *level ? names[i].level : *level;
+            return TN_OK;
+        }
+    return tn__fail(TN_INVALID, "TENON_CPU is '%s': expected x86-64, x86-64-v3 or x86-64-v4", text);
+}
+
 tn_status tn_context_create(const tn_context_options *opt, tn_context **out)
 {
     if (!out)
         return tn__fail(TN_INVALID, "out is NULL");
     *out = NULL;
-    int threads;
-    const tn_status s = count_threads(opt, &threads);
+    int threads, level;
+    tn_status s = count_threads(opt, &threads);
+    if (!s)
+        s = choose_level(&level);
     if (s)
         return s;
     tn_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx)
         return tn__fail(TN_MEMORY, "no memory for a context");
     ctx->threads = threads;
+    ctx->level = level;
     ctx->pool = tn__pool_create(threads);
     if (!ctx->pool) {
         free(ctx);

@@ -267,25 +267,41 @@ TN_FN double tn_floordiv_f64(double a, double b)
     return b == 0.0 ? a / b : d != 0.0 ? near : zero;
 }
 
-/*@ philox: */
+/*@ philox_round: */
+TN_FN void tn_philox_round(uint32_t c[4], uint32_t k0, uint32_t k1)
+{
+    const uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
+    c[0] = (uint32_t)(b >> 32) ^ c[1] ^ k0;
+    c[1] = (uint32_t)b;
+    c[2] = (uint32_t)(a >> 32) ^ c[3] ^ k1;
+    c[3] = (uint32_t)a;
+}
+
+/*@ philox: philox_round */
 TN_FN void tn_philox(uint64_t key, uint64_t block, uint32_t out[4])
 {
-    /* Philox4x32, 10 rounds, counter (block, 0) */
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
-    for (int round = 0; round < 10; round++) {
-        const uint64_t a = (uint64_t)0xd2511f53u * c0, b = (uint64_t)0xcd9e8d57u * c2;
-        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)b;
-        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)a;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    /* Philox4x32, 10 rounds, counter (block, 0); no loop, so that loops over blocks vectorise */
+    const uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    const uint32_t w0 = 0x9e3779b9u, w1 = 0xbb67ae85u;
+    uint32_t c[4];
+    c[0] = (uint32_t)block;
+    c[1] = (uint32_t)(block >> 32);
+    c[2] = 0;
+    c[3] = 0;
+    tn_philox_round(c, k0, k1);
+    tn_philox_round(c, k0 + w0, k1 + w1);
+    tn_philox_round(c, k0 + 2 * w0, k1 + 2 * w1);
+    tn_philox_round(c, k0 + 3 * w0, k1 + 3 * w1);
+    tn_philox_round(c, k0 + 4 * w0, k1 + 4 * w1);
+    tn_philox_round(c, k0 + 5 * w0, k1 + 5 * w1);
+    tn_philox_round(c, k0 + 6 * w0, k1 + 6 * w1);
+    tn_philox_round(c, k0 + 7 * w0, k1 + 7 * w1);
+    tn_philox_round(c, k0 + 8 * w0, k1 + 8 * w1);
+    tn_philox_round(c, k0 + 9 * w0, k1 + 9 * w1);
+    out[0] = c[0];
+    out[1] = c[1];
+    out[2] = c[2];
+    out[3] = c[3];
 }
 
 /*@ unit: */
@@ -299,8 +315,17 @@ TN_FN void tn_uniform4(uint64_t key, uint64_t block, float out[4])
 {
     uint32_t bits[4];
     tn_philox(key, block, bits);
-    for (int i = 0; i < 4; i++)
-        out[i] = tn_unit(bits[i]);
+    out[0] = tn_unit(bits[0]);
+    out[1] = tn_unit(bits[1]);
+    out[2] = tn_unit(bits[2]);
+    out[3] = tn_unit(bits[3]);
+}
+
+/*@ uniform_run: uniform4 */
+TN_FN void tn_uniform_run(uint64_t key, uint64_t block, int blocks, float *out)
+{
+    for (int b = 0; b < blocks; b++)
+        tn_uniform4(key, block + (uint64_t)b, out + 4 * b);
 }
 
 /*@ uniform: philox unit */
@@ -343,4 +368,28 @@ TN_FN float tn_normal(uint64_t key, uint64_t i)
     tn_philox(key, i >> 2, w);
     tn_normal2(i & 2 ? w[2] : w[0], i & 2 ? w[3] : w[1], &x, &y);
     return i & 1 ? y : x;
+}
+
+/*@ normal_run: philox normal2 */
+TN_FN void tn_normal_run(uint64_t key, uint64_t block, int blocks, float *out)
+{
+    for (int b = 0; b < blocks; b++) {
+        uint32_t w[4];
+        tn_philox(key, block + (uint64_t)b, w);
+        tn_normal2(w[0], w[1], &out[4 * b], &out[4 * b + 1]);
+        tn_normal2(w[2], w[3], &out[4 * b + 2], &out[4 * b + 3]);
+    }
+}
+
+/*@ bits_run: philox */
+TN_FN void tn_bits_run(uint64_t key, uint64_t block, int blocks, int32_t *out)
+{
+    for (int b = 0; b < blocks; b++) {
+        uint32_t w[4];
+        tn_philox(key, block + (uint64_t)b, w);
+        out[4 * b] = (int32_t)w[0];
+        out[4 * b + 1] = (int32_t)w[1];
+        out[4 * b + 2] = (int32_t)w[2];
+        out[4 * b + 3] = (int32_t)w[3];
+    }
 }
