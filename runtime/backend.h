@@ -113,6 +113,8 @@ extern const tn__backend tn__cpu_backend;
 /** The device of a DLPack name; {0, 0}: the default. NULL and a message if it cannot be used. */
 tn__device *tn__device_get(tn_context *ctx, DLDevice d);
 tn_status tn__cpu_open(tn_context *ctx);
+/** The level of x86-64 of this processor: 4, 3 or 1 (others are 1 too). */
+int tn__cpu_level(void);
 void tn__cpu_close(tn_context *ctx);
 tn_status tn__stream_new(tn__device *d, void *native, bool wrap, tn_stream **out);
 void tn__stream_end(tn_stream *s);

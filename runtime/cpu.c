@@ -100,15 +100,23 @@ static int64_t grain_of(const tn_kernel *k)
     return k->cost >= WORTH ? 1 : (int64_t)1 << (WORTH - k->cost);
 }
 
-/* The kernel's code for this processor. */
-static tn_cpu_kernel *cpu_code(const tn_kernel *k)
+int tn__cpu_level(void)
 {
 #if defined __x86_64__ && defined __GNUC__
-    if (k->fast && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("bmi2"))
-        return k->fast;
+    const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    const int v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return v3 && v4 ? 4 : v3 ? 3 : 1;
+#else
+    return 1;
 #endif
-    return k->cpu;
+}
+
+/* The kernel's code for this processor. */
+static tn_cpu_kernel *cpu_code(const tn_kernel *k, int level)
+{
+    return level >= 4 && k->widest ? k->widest : level >= 3 && k->fast ? k->fast : k->cpu;
 }
 
 static tn_status cpu_launch(Call *c, int step)
@@ -127,7 +135,7 @@ static tn_status cpu_launch(Call *c, int step)
     p[s->nops] = c->m->error;
     for (int i = 0; i < s->nints; i++)
         n[i] = c->plan->dims[c->p->lists[s->ints + i]];
-    Launch l = {cpu_code(k), p, n};
+    Launch l = {cpu_code(k, c->m->ctx->level), p, n};
     tn__pool_run(c->m->ctx->pool, launch_cells, &l, c->plan->dims[s->cells], grain_of(k));
     if (!c->m->error[0])
         return TN_OK;
