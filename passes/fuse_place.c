@@ -175,6 +175,19 @@ static bool reads_in_place(const Fuser *f, uint32_t id, uint32_t slot)
     return true;
 }
 
+/* v is u, or what ops make of u by changing it where it lies. */
+static bool is_made_of(const Fuser *f, Val v, uint32_t u)
+{
+    for (;;) {
+        const uint32_t s = same_order(f, v);
+        if (s == u)
+            return true;
+        if (!op_updates_first(fuse_node(f, s)->op) || f->users.start[s + 1] - f->users.start[s] != 1)
+            return false;
+        v = fuse_node(f, s)->in[0];
+    }
+}
+
 /* Every reader of a slot reads only what its own piece of the concat replaces. */
 static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
 {
@@ -191,7 +204,7 @@ static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
             Dim at = dim_const(f->t, 0);
             bool found = false;
             for (uint32_t k = 0; k < c->nin; k++) {
-                found |= same_order(f, c->in[k]) == u && dim_same(at, pl->offset) &&
+                found |= is_made_of(f, c->in[k], u) && dim_same(at, pl->offset) &&
                          dim_same(type_numel(f->p, val_type(f->g, c->in[k])),
                                   type_numel(f->p, val_type(f->g, (Val){id, 0})));
                 at = dim_add(f->t, at, val_info(f->p, f->g, c->in[k])->shape[0]);
