@@ -143,6 +143,7 @@ typedef struct {
     VEC(uint32_t) again; /* nodes met under a second map */
     VEC(AxisMap) again_map;
     int phase;
+    bool late; /* the root is made of side sums */
     bool bad;
 } Walk;
 
@@ -208,7 +209,8 @@ static void walk(Walk *w, Val v, AxisMap m, double elements)
             return;
         }
         AxisMap want = fuse_root_map(f, w->k, r);
-        w->bad |= r->side || !same_map(&want, &m); /* side sums are known to later kernels only */
+        /* side sums are complete in the second stage, which knows nothing else of the rows */
+        w->bad |= r->side != w->late || !same_map(&want, &m);
         int phase = r->phase + (n->op == OP_reduce);
         w->phase = phase > w->phase ? phase : w->phase;
         return;
@@ -244,6 +246,7 @@ bool fuse_cone(Fuser *f, Kern *k)
             n->op == OP_slice || n->op == OP_gather ? val_count(f->p, f->g, r->val) : 1e300;
         /* a second walk from another root must see nodes again for its phase */
         w.phase = 0;
+        w.late = r->side && n->op != OP_reduce;
         vec_push(f->a, &k->body, r->val.node);
         f->stamp++;
         w.again.n = w.again_map.n = 0;
@@ -288,7 +291,7 @@ static double side_bytes(const Fuser *f, const Kern *k)
             rows *= dim_hint(f->t, k->domain[d]);
     const double parts = rows / FUSE_SIDE_ROWS;
     for (uint32_t i = 0; i < k->roots.n; i++)
-        if (k->roots.at[i].side)
+        if (k->roots.at[i].side && graph_node(f->g, k->roots.at[i].val)->op == OP_reduce)
             sum += 2 * val_bytes(f->p, f->g, k->roots.at[i].val) *
                    (parts < FUSE_SIDE_PARTS ? parts : FUSE_SIDE_PARTS);
     return sum;

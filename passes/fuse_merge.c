@@ -171,8 +171,17 @@ static bool merged_class(const Fuser *f, const Kern *base, const Kern *other, ui
         return true;
     if (a == CLASS_MAP && b == CLASS_MAP)
         return full;
-    if (a == CLASS_ROW && b == CLASS_MAP)
-        return full || covered == (axes_mask(base->rank) & ~base->reduced);
+    if (a == CLASS_ROW && b == CLASS_MAP) {
+        if (full || covered == (axes_mask(base->rank) & ~base->reduced))
+            return true;
+        u->other_side = has_side(base);
+        return u->other_side && (covered & base->reduced) == base->reduced &&
+               !(covered & wide_axes(f, base) & ~base->reduced);
+    }
+    /* what is made of whole sums, where these are complete */
+    if (a == CLASS_REDUCE && (b == CLASS_MAP || b == CLASS_SCALAR) &&
+        covered == (axes_mask(base->rank) & ~base->reduced))
+        return true;
     u->class = CLASS_ROW;
     if (a == CLASS_MAP && b == CLASS_ROW)
         return full;
@@ -210,7 +219,7 @@ static bool sides_fit(const Fuser *f, const Kern *m)
             rows *= dim_hint(f->t, m->domain[d]);
     for (uint32_t i = 0; i < m->roots.n; i++) {
         const Node *n = graph_node(f->g, m->roots.at[i].val);
-        if (!m->roots.at[i].side)
+        if (!m->roots.at[i].side || n->op != OP_reduce)
             continue;
         sides++;
         if (reducer_info((Reducer)node_int(n, ATTR_kind))->nfields != 1)
@@ -253,7 +262,7 @@ static bool phases_fit(const Fuser *f, const Kern *m)
     int64_t n;
     bool later = false;
     for (uint32_t i = 0; i < m->roots.n; i++)
-        later |= m->roots.at[i].phase > 0;
+        later |= m->roots.at[i].phase > (graph_node(f->g, m->roots.at[i].val)->op != OP_reduce);
     for (uint32_t d = 0; d < m->rank; d++)
         if (m->reduced >> d & 1)
             length = dim_mul(f->t, length, m->domain[d]);

@@ -114,7 +114,7 @@ static void make_phase(Row *w, uint32_t phase)
     Dim at[MAX_RANK];
     for (uint32_t i = 0; i < grp->roots.n; i++) {
         const FuseRoot *r = &grp->roots.at[i];
-        if ((uint32_t)r->phase != phase)
+        if ((uint32_t)r->phase != phase || (r->side && !root_reduce(b->l, r)))
             continue;
         if (root_reduce(b->l, r)) {
             uint32_t acc = row_acc(b, r);
@@ -331,7 +331,7 @@ static void emit_shares(Row *w, Shares *sh, const RowAxes *x, const RowSched *s,
     DimTable *t = b->l->t;
     KBlock share = {0};
     for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (w->grp->roots.at[i].side)
+        if (w->grp->roots.at[i].side && w->acc[i])
             kblock_add(b->l->p, &share, KS_ACC)->acc = w->acc[i] - 1;
     KBlock *in = &share;
     for (uint32_t i = sh->whole; i < x->nkept; i++) {
@@ -374,7 +374,7 @@ static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
     kernel_collapse_all(w.b, x.kept, &x.nkept, blocks, 3 * w.nphases);
     kernel_collapse_all(w.b, x.reduced, &x.nreduced, blocks, 3 * w.nphases);
     for (uint32_t i = 0; i < grp->roots.n; i++)
-        nside += grp->roots.at[i].side;
+        nside += grp->roots.at[i].side && root_reduce(l, &grp->roots.at[i]);
     RowSched s = {.vec = 1};
     if (l->o->cuda && x.nreduced && !x.columns)
         s.vec = sched_cuda_width(w.b, x.reduced[x.nreduced - 1], blocks, 3 * w.nphases, true);
