@@ -62,6 +62,15 @@ int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs)
     return *cuda && !sources ? read_archs(d, archs) : STATUS_DONE;
 }
 
+int device_first_arch(Drive *d, int *sm)
+{
+    Texts archs = {0};
+    const int status = read_archs(d, &archs);
+    if (!status)
+        *sm = atoi(archs.at[0] + strlen("sm_"));
+    return status;
+}
+
 int device_uses(Drive *d, const HostModel *cuda, const KernelUses **uses)
 {
     const char *why = NULL;

@@ -12,6 +12,9 @@
  * NVRTC (sources need none). STATUS_MACHINE after a message where -arch=native finds no GPU. */
 int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs);
 
+/** The first architecture of -arch, as in sm_80. The exit status. */
+int device_first_arch(Drive *d, int *sm);
+
 /** What each kernel of a model for CUDA needs on the first architecture of -arch; *uses is NULL
  * where there is no NVRTC. The exit status. */
 int device_uses(Drive *d, const HostModel *cuda, const KernelUses **uses);

@@ -119,8 +119,6 @@ static int unsupported(const Options *o)
         return message_error(STATUS_USAGE, "-fplace=auto is not supported yet");
     if (o->python)
         return message_error(STATUS_USAGE, "-python is not supported yet");
-    if (o->mode == MODE_report && o->report == REPORT_html)
-        return message_error(STATUS_USAGE, "-report=html is not supported yet");
     return STATUS_DONE;
 }
 

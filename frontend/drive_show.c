@@ -217,8 +217,19 @@ static int check_sizes(Drive *d, HostModel *const *models, const ReportSize *siz
     return STATUS_DONE;
 }
 
+/* The architecture that is reported about, and what such a machine can do. */
+static int report_machine(Drive *d, Report *r)
+{
+    const int status = r->cuda ? device_first_arch(d, &r->sm) : STATUS_DONE;
+    if (!status && d->o->report == REPORT_html)
+        r->ceilings = r->cuda ? ceilings_of_gpu(d->a, r->sm) : ceilings_of_cpu(d->a, d->o->threads);
+    return status;
+}
+
 int drive_report(Drive *d)
 {
+    void (*const print[])(const HostModel *, const Report *, StrBuf *) = {
+        [REPORT_text] = report_text, [REPORT_json] = report_json, [REPORT_html] = report_html};
     ReportSize *sizes = arena_array(d->a, ReportSize, d->o->operands.n + 1);
     int status = report_operands(d, sizes);
     if (!status)
@@ -239,17 +250,19 @@ int drive_report(Drive *d)
     if (status)
         return status;
     StrBuf out = {.a = d->a};
-    const int nsizes = (int)d->o->operands.n;
-    for (uint32_t i = 0; i < n; i++) {
-        const KernelUses *uses = NULL;
+    Report r = {.cuda = cuda, .sizes = sizes, .nsizes = (int)d->o->operands.n};
+    status = report_machine(d, &r);
+    if (d->o->report == REPORT_html)
+        report_html_head(d->o->file, &out);
+    for (uint32_t i = 0; i < n && !status; i++) {
         if (cuda)
-            status = device_uses(d, models[i], &uses);
-        if (status)
-            return status;
-        if (d->o->report == REPORT_json)
-            report_json(models[i], cuda, uses, sizes, nsizes, &out);
-        else
-            report_text(models[i], cuda, uses, sizes, nsizes, &out);
+            status = device_uses(d, models[i], &r.uses);
+        if (!status)
+            print[d->o->report](models[i], &r, &out);
     }
+    if (d->o->report == REPORT_html)
+        report_html_tail(&out);
+    if (status)
+        return status;
     return put(d, &out);
 }

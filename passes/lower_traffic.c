@@ -22,41 +22,110 @@ static void find_lets(const KBlock *b, bool *let)
     }
 }
 
-static void count_block(Program *p, Kernel *k, const KBlock *b, Dim times, const bool *let)
+/* The loops around a statement, and how often each runs. */
+typedef struct {
+    Symbol axis[32];
+    Dim n[32];
+    uint32_t depth;
+} Around;
+
+static Dim product_of(DimTable *t, const Around *w)
 {
-    DimTable *t = p->cx->dims;
+    Dim times = dim_const(t, 1);
+    for (uint32_t i = 0; i < w->depth; i++)
+        times = dim_mul(t, times, w->n[i]);
+    return times;
+}
+
+/* Around the body of a loop. A loop over a part of an axis, from a bound that an outer loop gives,
+ * counts the whole axis, and that outer loop not at all: its parts make up the whole. */
+static Around inside(DimTable *t, const Around *w, const KStmt *loop)
+{
+    Around in = {.depth = 0};
+    const bool part = dim_mentions_kind(t, loop->lo, SYM_AXIS);
+    for (uint32_t i = 0; i < w->depth && in.depth + 1 < ARRAY_LEN(in.axis); i++)
+        if (!part || !dim_mentions(t, loop->lo, w->axis[i])) {
+            in.axis[in.depth] = w->axis[i];
+            in.n[in.depth++] = w->n[i];
+        }
+    in.axis[in.depth] = loop->axis;
+    in.n[in.depth++] = part ? dim_symbol(t, loop->axis)->extent : dim_sub(t, loop->hi, loop->lo);
+    return in;
+}
+
+/* Marks the parameters that an expression loads. */
+static void mark_loads(const Kernel *k, KExpr e, const bool *let, bool top, bool *loads)
+{
+    if (!e.id || (!top && let[e.id]))
+        return;
+    const KExprInfo *x = kexpr(k, e);
+    if (x->kind == KE_LOAD)
+        loads[x->param] = true;
+    for (uint32_t i = 0; i < x->nin; i++)
+        mark_loads(k, x->in[i], let, false, loads);
+}
+
+typedef struct {
+    Program *p;
+    Kernel *k;
+    const bool *let;
+    uint32_t *passes; /* loops that load each parameter, one after the other */
+} Count;
+
+/* Counts operations; each block that loads a parameter in its own statements is a pass over it,
+ * with what is loaded around it counted once. */
+static void count_block(Count *c, const KBlock *b, const Around *w)
+{
+    Kernel *k = c->k;
+    DimTable *t = c->p->cx->dims;
+    bool *loads = arena_array(c->p->cx->perm, bool, k->params.n + 1);
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
-        int64_t work = expr_work(k, s->expr, let, true) + (s->kind == KS_FOLD);
+        const int64_t work = expr_work(k, s->expr, c->let, true) + (s->kind == KS_FOLD);
         if (work)
-            k->flops = dim_add(t, k->flops, dim_mul(t, dim_const(t, work), times));
-        if (s->kind != KS_FOR)
-            continue;
-        /* chunks: the loop inside the grid counts the whole axis */
-        bool chunk = dim_mentions_kind(t, s->lo, SYM_AXIS);
-        Dim n = chunk ? dim_symbol(t, s->axis)->extent : dim_sub(t, s->hi, s->lo);
-        bool outer = s->loop == FOR_GRID && s->body.n && s->body.at[0].kind == KS_FOR &&
-                     dim_mentions(t, s->body.at[0].lo, s->axis);
-        count_block(p, k, &s->body, outer ? times : dim_mul(t, times, n), let);
+            k->flops = dim_add(t, k->flops, dim_mul(t, dim_const(t, work), product_of(t, w)));
+        mark_loads(k, s->expr, c->let, true, loads);
+        if (s->kind == KS_FOR) {
+            const Around in = inside(t, w, s);
+            count_block(c, &s->body, &in);
+        } else if (s->kind == KS_WHEN) {
+            count_block(c, &s->body, w);
+        }
     }
+    for (uint32_t i = 0; i < k->params.n; i++)
+        c->passes[i] += loads[i];
+}
+
+static Dim param_bytes(DimTable *t, const KParam *q)
+{
+    Dim bytes = dim_const(t, dtype_size(q->dtype));
+    for (uint32_t j = 0; j < q->rank; j++)
+        if (!dim_is_zero(t, q->stride[j]))
+            bytes = dim_mul(t, bytes, q->shape[j]);
+    return bytes;
 }
 
 void kernel_traffic(Program *p, Kernel *k)
 {
     DimTable *t = p->cx->dims;
+    bool *let = arena_array(p->cx->perm, bool, k->exprs.n);
+    uint32_t *passes = arena_array(p->cx->perm, uint32_t, k->params.n + 1);
+    find_lets(&k->body, let);
+    Count c = {p, k, let, passes};
+    const Around none = {.depth = 0};
+    count_block(&c, &k->body, &none);
     for (uint32_t i = 0; i < k->params.n; i++) {
         const KParam *q = &k->params.at[i];
-        Dim bytes = dim_const(t, dtype_size(q->dtype));
-        for (uint32_t j = 0; j < q->rank; j++)
-            if (!dim_is_zero(t, q->stride[j]))
-                bytes = dim_mul(t, bytes, q->shape[j]);
-        if (q->mode != K_OUT)
-            k->bytes_read = dim_add(t, k->bytes_read, bytes);
-        if (q->mode != K_IN)
+        const Dim bytes = param_bytes(t, q);
+        /* a call, or an index, reads without a load that is seen here */
+        const int64_t reads = passes[i] ? passes[i] : 1;
+        if (q->mode != K_OUT) {
+            k->bytes_read = dim_add(t, k->bytes_read, dim_mul(t, dim_const(t, reads), bytes));
+            k->bytes_least = dim_add(t, k->bytes_least, bytes);
+        }
+        if (q->mode != K_IN) {
             k->bytes_written = dim_add(t, k->bytes_written, bytes);
+            k->bytes_least = dim_add(t, k->bytes_least, bytes);
+        }
     }
-    k->bytes_least = dim_add(t, k->bytes_read, k->bytes_written);
-    bool *let = arena_array(p->cx->perm, bool, k->exprs.n);
-    find_lets(&k->body, let);
-    count_block(p, k, &k->body, dim_const(t, 1), let);
 }

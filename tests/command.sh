@@ -345,7 +345,7 @@ expect 0 'libm\.so' -- needed
 expect 0 'Those of the results .before' -- cat lltm.h
 
 # --- not in this version -------------------------------------------------------------------------------
-for o in -report=html '-S -python' -famp=bf16 -fplace=auto; do
+for o in '-S -python' -famp=bf16 -fplace=auto; do
     name=${o#-S }
     expect 2 "${name%=bf16} is not supported yet" -- "$tenon" $o "$digits" -o out/r
 done

@@ -242,8 +242,6 @@ def ratios(row, times):
 class Bench:
     def __init__(self, o):
         self.o = o
-        self.folder = os.path.join(o.build, "bench")
-        os.makedirs(self.folder, exist_ok=True)
         self.work = tempfile.mkdtemp(prefix="tenon-bench-")
         self.tenon = Tenon(os.path.join(o.build, "tenon"), o.build, os.path.join(self.work, "objects"))
         self.python = peer_python(o)
@@ -478,6 +476,7 @@ def main():
         result["compiling"] = compiling.measure(os.path.join(o.build, "tenon"))
     print_end(result)
     path = o.output or os.path.join(o.build, "bench/results.json")
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "w") as f:
         json.dump(result, f, indent=1)
     with open(os.path.splitext(path)[0] + ".html", "w") as f:

@@ -1,10 +1,9 @@
 /* driver.c: the Tenon side of a benchmark case: a program around one compiled model, as a user
  * would write it, that works off commands from standard input.
  *   driver DATA THREADS forward|backward|step|update METHOD
- * DATA holds what the case starts from, by name: arguments, `state:NAME`, cotangents `d_RESULT`, and for
- * an update alone the gradients `grad:NAME`.
- * Compiled with -DMODEL=name -DHEADER='"name.h"'; links with the object that tenon -c wrote.
- * SPDX-License-Identifier: MIT */
+ * DATA holds what the case starts from, by name: arguments, `state:NAME`, cotangents `d_RESULT`,
+ * and for an update alone the gradients `grad:NAME`. Compiled with -DMODEL=name
+ * -DHEADER='"name.h"'; links with the object that tenon -c wrote. SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include HEADER
 
@@ -15,7 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define PASTE(a, b) a##b
+#define PASTE(a, b)        a##b
 #define NAMED(model, what) PASTE(model, what)
 
 enum { MOST = 64, RANK = 8 };

@@ -1,5 +1,5 @@
-/* peak.c: what the processor can do: multiply-adds on registers, for each thread, until asked to stop.
- *   peak THREADS      answers "run N" with "MEDIAN LEAST CPU" seconds, as driver.c does
+/* peak.c: what the processor can do: multiply-adds on registers, for each thread, until asked to
+ * stop. peak THREADS      answers "run N" with "MEDIAN LEAST CPU" seconds, as driver.c does
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <pthread.h>
