@@ -598,9 +598,31 @@ bool builtin_copy(Elab *e, const Call *c, Value *out)
 
 /* ---- walking the tree ---- */
 
-static bool is_child(const Member *m)
+static bool contains(const Value *v, const Value *part)
 {
-    return (m->kind == MEMBER_sub || m->kind == MEMBER_config) && holds_instance(&m->value);
+    if (part->kind == V_list) {
+        for (uint32_t i = 0; i < part->list->n; i++)
+            if (holds_instance(&part->list->at[i]) && !contains(v, &part->list->at[i]))
+                return false;
+        return true;
+    }
+    if (v->kind == V_instance)
+        return v->inst == part->inst;
+    for (uint32_t i = 0; v->kind == V_list && i < v->list->n; i++)
+        if (contains(&v->list->at[i], part))
+            return true;
+    return false;
+}
+
+/* A config value that the body placed in a member is held there. */
+static bool is_child(const Instance *inst, const Member *m)
+{
+    if ((m->kind != MEMBER_sub && m->kind != MEMBER_config) || !holds_instance(&m->value))
+        return false;
+    for (uint32_t i = 0; i < inst->members.n && m->kind == MEMBER_config; i++)
+        if (inst->members.at[i].kind == MEMBER_sub && contains(&inst->members.at[i].value, &m->value))
+            return false;
+    return true;
 }
 
 static void push_state(Elab *e, State *s, States *out)
@@ -628,7 +650,7 @@ void states_below(Elab *e, const Value *v, States *out)
                 push_state(e, m->state, out);
         }
     for (uint32_t i = 0; i < inst->members.n; i++)
-        if (is_child(&inst->members.at[i]))
+        if (is_child(inst, &inst->members.at[i]))
             states_below(e, &inst->members.at[i].value, out);
 }
 
@@ -715,7 +737,7 @@ static void name_below(Elab *e, const Value *v, Sym prefix, bool drop_index)
         }
     for (uint32_t i = 0; i < inst->members.n; i++) {
         const Member *m = &inst->members.at[i];
-        if (is_child(m))
+        if (is_child(inst, m))
             name_below(e, &m->value, joined(e, prefix, sym(e, m->as)), !m->as.id);
     }
 }
