@@ -110,7 +110,8 @@ static void mark(Build *q)
 {
     for (uint32_t c = 0; c < q->trace->ncarry; c++)
         q->q.dep[q->trace->before[c].node] = q->carry[q->trace->before[c].node] = true;
-    for (uint32_t id = q->trace->first; id < q->n; id++) {
+    /* equal nodes are shared: of those that mention the loop, some may be of an earlier trace */
+    for (uint32_t id = 1; id < q->n; id++) {
         const Node *n = &q->g->nodes.at[id];
         q->q.dep[id] |= node_mentions(q->p, n, q->trace->loop);
         for (uint32_t k = 0; k < n->nin; k++) {
@@ -462,7 +463,7 @@ static uint32_t make_body(Build *q)
         set_map(q, q->xs.at[i], input(q, "x", i, val_type(q->g, q->xs.at[i])));
     for (uint32_t i = 0; i < q->consts.n; i++)
         set_map(q, q->consts.at[i], input(q, "w", i, val_type(q->g, q->consts.at[i])));
-    for (uint32_t id = t->first; id < q->n; id++) /* in order, as effects are */
+    for (uint32_t id = 1; id < q->n; id++) /* in order, as effects are */
         if (q->core[id] && q->q.dep[id] && !q->map[id])
             clone(q, (Val){id, 0});
     uint32_t k = 0;
@@ -594,7 +595,7 @@ static void set_known(Build *q)
         q->q.made[v.node][v.result] = q->trace->known_all[i];
         q->known[v.node] = q->q.can[v.node] = true;
     }
-    for (uint32_t id = q->trace->first; id < q->n; id++) /* what is made of them */
+    for (uint32_t id = 1; id < q->n; id++) /* what is made of them */
         q->q.can[id] |= q->q.dep[id] && !q->carry[id] &&
                         q->g->nodes.at[id].op != OP_input && batch_can(&q->q, id);
 }
