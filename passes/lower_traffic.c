@@ -53,38 +53,83 @@ static Around inside(DimTable *t, const Around *w, const KStmt *loop)
     return in;
 }
 
-/* Marks the parameters that an expression loads. */
-static void mark_loads(const Kernel *k, KExpr e, const bool *let, bool top, bool *loads)
+/* How many elements a load takes in all turns of the loops around it. An index that is loaded may
+ * be another one in each turn. */
+static Dim load_elements(DimTable *t, const Kernel *k, const KExprInfo *x, const Around *w)
 {
-    if (!e.id || (!top && let[e.id]))
+    Dim n = dim_const(t, 1);
+    for (uint32_t i = 0; i < w->depth; i++) {
+        bool used = false;
+        for (uint32_t j = 0; j < k->params.at[x->param].rank; j++)
+            used |=
+                dim_mentions(t, x->at[j], w->axis[i]) || dim_mentions_kind(t, x->at[j], SYM_LOADED);
+        if (used)
+            n = dim_mul(t, n, w->n[i]);
+    }
+    return n;
+}
+
+/* What is loaded in one block. */
+typedef struct {
+    DimTable *t;
+    const Kernel *k;
+    const bool *let;
+    const Around *around;
+    bool *seen; /* by expression */
+    Dim *loads; /* by parameter: elements; {0}: none */
+} Loads;
+
+/* Adds what an expression loads to its parameters. */
+static void add_loads(Loads *w, KExpr e, bool top)
+{
+    if (!e.id || w->seen[e.id] || (!top && w->let[e.id]))
         return;
-    const KExprInfo *x = kexpr(k, e);
-    if (x->kind == KE_LOAD)
-        loads[x->param] = true;
+    const KExprInfo *x = kexpr(w->k, e);
+    w->seen[e.id] = true;
+    if (x->kind == KE_LOAD) {
+        Dim *to = &w->loads[x->param], n = load_elements(w->t, w->k, x, w->around);
+        *to = to->id ? dim_add(w->t, *to, n) : n;
+    }
     for (uint32_t i = 0; i < x->nin; i++)
-        mark_loads(k, x->in[i], let, false, loads);
+        add_loads(w, x->in[i], false);
+}
+
+static Dim smaller(DimTable *t, Dim a, Dim b)
+{
+    return dim_hint(t, a) <= dim_hint(t, b) ? a : b;
+}
+
+static Dim param_elements(DimTable *t, const KParam *q)
+{
+    Dim n = dim_const(t, 1);
+    for (uint32_t j = 0; j < q->rank; j++)
+        if (!dim_is_zero(t, q->stride[j]))
+            n = dim_mul(t, n, q->shape[j]);
+    return n;
 }
 
 typedef struct {
     Program *p;
     Kernel *k;
     const bool *let;
-    uint32_t *passes; /* loops that load each parameter, one after the other */
+    Dim *reads, *most; /* by parameter: elements of all passes; of the largest one. {0}: none */
 } Count;
 
-/* Counts operations; each block that loads a parameter in its own statements is a pass over it,
- * with what is loaded around it counted once. */
+/* Counts operations; each block that loads a parameter in its own statements is a pass over it, or
+ * over the part of it that is asked for; what is loaded around it counts once. */
 static void count_block(Count *c, const KBlock *b, const Around *w)
 {
     Kernel *k = c->k;
     DimTable *t = c->p->cx->dims;
-    bool *loads = arena_array(c->p->cx->perm, bool, k->params.n + 1);
+    Arena *a = c->p->cx->scratch;
+    Loads loads = {
+        t, k, c->let, w, arena_array(a, bool, k->exprs.n), arena_array(a, Dim, k->params.n + 1)};
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
         const int64_t work = expr_work(k, s->expr, c->let, true) + (s->kind == KS_FOLD);
         if (work)
             k->flops = dim_add(t, k->flops, dim_mul(t, dim_const(t, work), product_of(t, w)));
-        mark_loads(k, s->expr, c->let, true, loads);
+        add_loads(&loads, s->expr, true);
         if (s->kind == KS_FOR) {
             const Around in = inside(t, w, s);
             count_block(c, &s->body, &in);
@@ -92,40 +137,37 @@ static void count_block(Count *c, const KBlock *b, const Around *w)
             count_block(c, &s->body, w);
         }
     }
-    for (uint32_t i = 0; i < k->params.n; i++)
-        c->passes[i] += loads[i];
-}
-
-static Dim param_bytes(DimTable *t, const KParam *q)
-{
-    Dim bytes = dim_const(t, dtype_size(q->dtype));
-    for (uint32_t j = 0; j < q->rank; j++)
-        if (!dim_is_zero(t, q->stride[j]))
-            bytes = dim_mul(t, bytes, q->shape[j]);
-    return bytes;
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        if (!loads.loads[i].id)
+            continue;
+        Dim n = smaller(t, loads.loads[i], param_elements(t, &k->params.at[i]));
+        c->most[i] = c->most[i].id && smaller(t, c->most[i], n).id == n.id ? c->most[i] : n;
+        c->reads[i] = c->reads[i].id ? dim_add(t, c->reads[i], n) : n;
+    }
 }
 
 void kernel_traffic(Program *p, Kernel *k)
 {
     DimTable *t = p->cx->dims;
-    bool *let = arena_array(p->cx->perm, bool, k->exprs.n);
-    uint32_t *passes = arena_array(p->cx->perm, uint32_t, k->params.n + 1);
+    Arena *a = p->cx->scratch;
+    bool *let = arena_array(a, bool, k->exprs.n);
     find_lets(&k->body, let);
-    Count c = {p, k, let, passes};
+    Count c = {p, k, let, arena_array(a, Dim, k->params.n + 1),
+               arena_array(a, Dim, k->params.n + 1)};
     const Around none = {.depth = 0};
     count_block(&c, &k->body, &none);
     for (uint32_t i = 0; i < k->params.n; i++) {
         const KParam *q = &k->params.at[i];
-        const Dim bytes = param_bytes(t, q);
+        const Dim size = dim_const(t, dtype_size(q->dtype)), all = param_elements(t, q);
         /* a call, or an index, reads without a load that is seen here */
-        const int64_t reads = passes[i] ? passes[i] : 1;
+        const Dim reads = c.reads[i].id ? c.reads[i] : all, least = c.most[i].id ? c.most[i] : all;
         if (q->mode != K_OUT) {
-            k->bytes_read = dim_add(t, k->bytes_read, dim_mul(t, dim_const(t, reads), bytes));
-            k->bytes_least = dim_add(t, k->bytes_least, bytes);
+            k->bytes_read = dim_add(t, k->bytes_read, dim_mul(t, size, reads));
+            k->bytes_least = dim_add(t, k->bytes_least, dim_mul(t, size, least));
         }
         if (q->mode != K_IN) {
-            k->bytes_written = dim_add(t, k->bytes_written, bytes);
-            k->bytes_least = dim_add(t, k->bytes_least, bytes);
+            k->bytes_written = dim_add(t, k->bytes_written, dim_mul(t, size, all));
+            k->bytes_least = dim_add(t, k->bytes_least, dim_mul(t, size, all));
         }
     }
 }

@@ -1,0 +1,90 @@
+#!/usr/bin/python3
+# counts.py TENON CASES: kernels of each method on a GPU, the bytes that they move beside the least possible, and
+# what a step allocates, as -report=json says. SPDX-License-Identifier: MIT
+import json
+import os
+import subprocess
+import sys
+
+tenon, cases = sys.argv[1], sys.argv[2]
+here = os.path.dirname(os.path.abspath(__file__))
+wrong = []
+
+
+def report(name, *options):
+    path = os.path.join(here if os.path.exists(os.path.join(here, name)) else cases, name)
+    run = subprocess.run([tenon, "-report=json", "-target=cuda", path, *options], capture_output=True, text=True)
+    if run.returncode:
+        sys.exit("counts.py: %s %s: %s" % (name, " ".join(options), run.stderr))
+    return {m["name"]: m for m in json.loads(run.stdout)["methods"]}
+
+
+def expect(what, got, right):
+    if not right:
+        wrong.append("%s: %s" % (what, got))
+
+
+def classes(method):
+    counts = {}
+    for k in method["kernels"]:
+        counts[k["class"]] = counts.get(k["class"], 0) + k["calls"]
+    return counts
+
+
+def is_made_of(name, method, **kernels):
+    """Exactly these launches; map and row kernels move what they must, and spill nothing."""
+    expect("%s, %s is made of" % (name, method["name"]), classes(method), classes(method) == kernels)
+    for k in method["kernels"]:
+        what = "%s, %s" % (name, k["name"])
+        moved = k["bytes_read"] + k["bytes_written"]
+        if k["class"] in ("map", "row"):
+            expect(what + " moves", (moved, k["bytes_least"]), moved <= 1.05 * k["bytes_least"])
+        expect(what + " spills", k.get("spill_bytes"), not k.get("spill_bytes"))
+
+
+m = report("softmax.tn", "-D", "D=1024", "N=4096")
+is_made_of("softmax", m["forward"], row=1)
+expect("softmax moves", m["forward"]["bytes_moved"], m["forward"]["bytes_moved"] == 2 * 4 * 4096 * 1024)
+is_made_of("softmax", m["forward_backward"], row=1)
+
+m = report("layernorm.tn", "N=4096")
+is_made_of("layernorm", m["forward"], row=1)
+is_made_of("layernorm", m["forward_backward"], row=1, reduce=1)
+
+m = report("gelu.tn", "N=16777216")
+is_made_of("gelu", m["forward"], map=1)
+is_made_of("gelu", m["forward_backward"], map=1)
+
+m = report("chain.tn", "N=4096")
+is_made_of("chain", m["forward_train"], scalar=1, map=1)
+is_made_of("chain", m["forward_backward"], row=1, reduce=1)
+
+m = report("crossentropy.tn", "-D", "C=50257", "N=1024")
+is_made_of("crossentropy", m["forward"], row=1, reduce=1)
+is_made_of("crossentropy", m["forward_backward"], map=1)
+
+m = report("crossentropy_step.tn", "N=1024")["loss_step"]
+logits = 4 * 1024 * 50257
+row = [k for k in m["kernels"] if k["class"] == "row"]
+expect("cross-entropy of a step is", classes(m), classes(m) == {"row": 1, "reduce": 2, "scalar": 1, "map": 1})
+expect("its rows move", row, row[0]["bytes_read"] <= 2.01 * logits and row[0]["bytes_written"] <= 1.01 * logits)
+expect("its peak is", m["peak_bytes"], m["peak_bytes"] < 1.15 * logits)
+
+m = report("lltm.tn", "B=16")
+is_made_of("lltm", m["forward"], map=1)
+expect("lltm has products", m["forward"]["library_calls"], m["forward"]["library_calls"] <= 2)
+is_made_of("lltm", m["forward_backward"], map=1)
+
+m = report("adamw.tn")["loss_update"]
+is_made_of("adamw", m, reduce=2, scalar=1, map=1)
+
+m = report("batchnorm.tn", "B=8", "H=56", "W=56")
+is_made_of("batchnorm", m["forward_train"], reduce=2, map=1, scalar=1)
+is_made_of("batchnorm", m["forward_backward"], reduce=2, map=1)
+
+depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}
+         for n in (3, 6)]
+expect("distinct kernels grow with depth", [len(d) for d in depth], len(depth[0]) == len(depth[1]))
+
+print("\n".join(wrong))
+sys.exit(1 if wrong else 0)
