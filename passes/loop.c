@@ -306,7 +306,9 @@ bool pass_scan(Pipeline *pl)
     Program *p = pl->p;
     const uint32_t n = p->graphs.n;
     for (uint32_t i = 0; i < n; i++)
-        if (p->graphs.at[i]->kind != GRAPH_BODY && p->graphs.at[i]->kind != GRAPH_DEF)
-            p->graphs.at[i] = tidy(p, p->graphs.at[i]);
+        if (p->graphs.at[i]->kind != GRAPH_BODY && p->graphs.at[i]->kind != GRAPH_DEF) {
+            Graph *g = tidy(p, p->graphs.at[i]); /* the list of graphs may move meanwhile */
+            p->graphs.at[i] = g;
+        }
     return true;
 }
