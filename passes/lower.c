@@ -518,8 +518,8 @@ bool lower_dies(const Lower *l, uint32_t group, Val v)
     return dies_in(l, group, v);
 }
 
-/* Rows: a result may take the memory of a temporary that dies here (the gradient of logits that of
- * the logits); kbuild_in_place has the last word. */
+/* A result may take the memory of a temporary that dies here (the gradient of logits that of the
+ * logits); kbuild_in_place has the last word. */
 static void take_over(Lower *l, const FuseGroup *grp)
 {
     for (uint32_t i = 0; i < grp->outputs.n; i++) {
@@ -530,7 +530,7 @@ static void take_over(Lower *l, const FuseGroup *grp)
         for (uint32_t k = 0; k < grp->inputs.n; k++) {
             Val in = grp->inputs.at[k];
             if (val_type(l->g, in).id != val_type(l->g, out).id || !dies_in(l, l->group, in) ||
-                val_info(l->p, l->g, in)->rank < 2)
+                val_info(l->p, l->g, in)->rank == 0)
                 continue;
             place_value(l, out, own, lower_loc(l, in)->buf);
             break;
@@ -565,7 +565,7 @@ static void lower_group(Lower *l, uint32_t number)
     l->contract = grp->class == CLASS_CONTRACT ? grp
                   : grp->ride                 ? &l->f->groups.at[grp->with]
                                               : NULL;
-    if (grp->class == CLASS_ROW)
+    if (grp->class == CLASS_ROW || (grp->class == CLASS_MAP && !grp->ride))
         take_over(l, grp);
     switch (grp->class) {
     case CLASS_MAP:
