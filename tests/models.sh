@@ -1,7 +1,7 @@
 #!/bin/bash
 # models.sh: whole models. The digits learn, with the same bits at any number of threads, in every run,
 # and after a stop; every sample trains, with a loss that falls; the C program runs.
-#   TENON=build/tenon tests/models.sh [digits|samples|program]...
+#   TENON=build/tenon tests/models.sh [digits|lenet|samples|program]...
 # SPDX-License-Identifier: MIT
 set -u
 tenon=$(realpath "${TENON:?set TENON to the compiler}")
@@ -42,6 +42,13 @@ digits() {
     check "another seed" "${train[@]}" -epochs 1 -seed 7 -save seven.safetensors
     check "which gives other numbers" sh -c "! cmp -s one.safetensors seven.safetensors"
     check "the trained model runs" "$tenon" -run "$root/models/digits.tn" forward x=zeros B=3 -load one.safetensors -o out.npz
+}
+
+lenet() {
+    check "lenet trains" "$tenon" -train "$root/models/lenet.tn" "$root/models/data/mnist.npz" -epochs 2 -save lenet.safetensors
+    cp log lenet.log
+    check "lenet reaches 0.975: $(tail -n 2 lenet.log)" reaches lenet.log accuracy 0.975
+    check "the trained model runs" "$tenon" -run "$root/models/lenet.tn" forward x=zeros B=3 -load lenet.safetensors -o out.npz
 }
 
 sample() { # FILE EPOCHS ARRAY...
