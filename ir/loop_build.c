@@ -122,6 +122,25 @@ static void mark(Build *q)
     }
 }
 
+/* What is made of products that are outside, element by element: a bias that is added. */
+static bool is_hoisted_map(const Build *q, uint32_t id)
+{
+    const Node *n = &q->g->nodes.at[id];
+    if (!op_is_pointwise(n->op) || n->nout > 1)
+        return false;
+    bool any = false;
+    for (uint32_t k = 0; k < n->nin; k++) {
+        if (!dep(q, n->in[k]))
+            continue;
+        const uint32_t x = n->in[k].node;
+        any = true;
+        if (q->known[x] || q->carry[x] || !q->q.can[x] || bytes(q, n->in[k]) < bytes(q, (Val){id, 0}) ||
+            !(is_heavy(q->g->nodes.at[x].op) || is_hoisted_map(q, x)))
+            return false;
+    }
+    return any;
+}
+
 /* Comes from outside, one slice a turn. */
 static bool is_sliced(const Build *q, uint32_t id)
 {
@@ -132,7 +151,7 @@ static bool is_sliced(const Build *q, uint32_t id)
         return true;
     if (n->op == OP_reshape)
         return is_sliced(q, n->in[0].node);
-    return is_heavy(n->op) || (n->op == OP_slice && !dep(q, n->in[0]));
+    return is_heavy(n->op) || (n->op == OP_slice && !dep(q, n->in[0])) || is_hoisted_map(q, id);
 }
 
 static void need(Build *q, Val v, bool *marks)

@@ -49,6 +49,27 @@ static bool of_the_turn(const Turn *q, const Node *n)
     return true;
 }
 
+/* A sum that is all that reads a product is kept in its stead: no derivative asks for its terms. */
+static uint32_t behind_sums(const Turn *q, const bool *live, uint32_t id)
+{
+    const Graph *g = q->l.body;
+    for (;;) {
+        uint32_t user = 0, uses = 0;
+        for (uint32_t k = id + 1; k < g->nodes.n; k++)
+            for (uint32_t i = 0; live[k] && i < g->nodes.at[k].nin; i++)
+                if (g->nodes.at[k].in[i].node == id) {
+                    user = k;
+                    uses++;
+                }
+        for (uint32_t i = 0; i < g->results.n; i++)
+            uses += g->results.at[i].val.node == id;
+        if (uses != 1 || (g->nodes.at[user].op != OP_add && g->nodes.at[user].op != OP_sub) ||
+            g->nodes.at[user].types[0].id != g->nodes.at[id].types[0].id)
+            return id;
+        id = user;
+    }
+}
+
 /* The body that yields more. */
 static uint32_t extended(Turn *q)
 {
@@ -58,13 +79,14 @@ static uint32_t extended(Turn *q)
         if (rw.live[id])
             rewrite_copy(&rw, id);
     Graph *g = rewrite_end(&rw);
-    uint32_t room = 64 - g->results.n;
+    uint32_t room = g->results.n < 32 ? 32 - g->results.n : 0; /* a group stores as many */
     for (uint32_t id = 1; id < q->l.body->nodes.n; id++) {
         const Node *n = &q->l.body->nodes.at[id];
         if (!rw.live[id] || !is_saved(q, n) || !of_the_turn(q, n) || n->nout > room)
             continue;
+        const uint32_t kept = n->nout == 1 ? behind_sums(q, rw.live, id) : id;
         for (uint32_t k = 0; k < n->nout; k++, room--) {
-            const Val v = {id, k};
+            const Val v = {kept, k};
             vec_push(q->a, &q->saved, v);
             const char *name = arena_printf(q->a, "saved%u", q->saved.n);
             graph_result(p, g, sym_of(p->cx->names, name), rewrite_get(&rw, v), n->site.at);
