@@ -315,14 +315,6 @@ static void make_kernels(Fuser *f)
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-static uint32_t rank_of(const Kern *k)
-{
-    uint32_t id = k->into.node;
-    for (uint32_t i = 0; i < k->roots.n; i++)
-        id = k->roots.at[i].val.node > id ? k->roots.at[i].val.node : id;
-    return id;
-}
-
 static int by_number(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -383,40 +375,12 @@ static void add_group(const Fuser *f, const Kern *k, Fusion *out)
     vec_push(perm, &out->groups, g);
 }
 
-/* Kernels whose operands are ready, the one with the smallest last node first. */
 static void put_in_order(const Fuser *f, Fusion *out)
 {
-    uint32_t n = f->ks.n, left = 0;
-    uint32_t *waits = arena_array(f->a, uint32_t, n), *rank = arena_array(f->a, uint32_t, n);
-    Nodes *behind = arena_alloc(f->a, sizeof *behind * n);
-    for (uint32_t i = 0; i < n; i++) {
-        const Kern *k = f->ks.at[i];
-        int32_t *list;
-        if (k->dead)
-            continue;
-        left++;
-        rank[i] = rank_of(k);
-        uint32_t ndeps = fuse_deps(f, k, &list);
-        for (uint32_t j = 0; j < ndeps; j++)
-            if (list[j] != (int32_t)i) {
-                vec_push(f->a, &behind[list[j]], i);
-                waits[i]++;
-            }
-    }
-    while (left) {
-        int32_t best = -1;
-        for (uint32_t i = 0; i < n; i++) {
-            const Kern *k = f->ks.at[i];
-            if (!k->dead && !k->done && !waits[i] && (best < 0 || rank[i] < rank[best]))
-                best = (int32_t)i;
-        }
-        CHECK(best >= 0);
-        f->ks.at[best]->done = true;
-        for (uint32_t j = 0; j < behind[best].n; j++)
-            waits[behind[best].at[j]]--;
-        add_group(f, f->ks.at[best], out);
-        left--;
-    }
+    uint32_t n;
+    const uint32_t *order = fuse_sequence(f, &n);
+    for (uint32_t i = 0; i < n; i++)
+        add_group(f, f->ks.at[order[i]], out);
 }
 
 static bool has_storage(const Fuser *f, const Fusion *out, Val v)

@@ -35,7 +35,7 @@ typedef struct {
 } Read;
 
 typedef struct {
-    bool dead, done, effect;
+    bool dead, effect;
     KClass class;
     uint32_t rank, reduced;
     Dim domain[FUSE_AXES];
@@ -151,6 +151,8 @@ void fuse_order(Fuser *f);
 void fuse_order_merge(Fuser *f, const Kern *a, const Kern *b, uint32_t number);
 bool fuse_reaches(Fuser *f, Kern *from, Kern *to);
 
+/** The kernels in the order in which they run (fuse_sequence.c). */
+uint32_t *fuse_sequence(const Fuser *f, uint32_t *count);
 /** The kernels that must run before k. */
 uint32_t fuse_deps(const Fuser *f, const Kern *k, int32_t **list);
 
