@@ -26,6 +26,8 @@ typedef struct {
     int64_t shape[TN_MAX_RANK], to_stride[TN_MAX_RANK], from_stride[TN_MAX_RANK];
 } tn__strided;
 
+typedef struct tn__recorder tn__recorder;
+
 typedef struct tn__backend {
     bool host;    /* memory is the host's, and work is done when a call returns */
     size_t align; /* of tensors that kernels use in place */
@@ -52,7 +54,8 @@ typedef struct tn__backend {
     tn_status (*fill)(tn_stream *s, void *to, const void *one, size_t size, size_t n);
     tn_status (*sync)(tn_stream *s);
 
-    /* Steps of a program. */
+    /* Steps of a program: all of a call (NULL: one by one), one. */
+    tn_status (*run)(Call *c);
     tn_status (*launch)(Call *c, int step);
     tn_status (*gemm)(Call *c, int step);
     /* A guard over an architecture (80: sm_80) or a library. */
@@ -95,6 +98,7 @@ struct tn_stream {
     void *native;         /* CUstream */
     bool wrapped;         /* native is the caller's */
     tn_stream *next;      /* streams of the device */
+    tn__recorder *recorder; /* of a stream that stands for another one (cuda_graph.c); else NULL */
     void *library;        /* handle of the BLAS library for this stream, made at first use */
     void *scratch;        /* and its memory */
     pthread_mutex_t lock; /* of both */

@@ -30,6 +30,28 @@ tn_status tn__cu(const tn__gpu *g, CUresult r, const char *what)
                     what, (int)g->base.dl.device_id, text);
 }
 
+/* All or none. */
+static void find_graphs(tn__cuda *c, void *lib)
+{
+    static const struct {
+        const char *symbol;
+        size_t at;
+    } functions[] = {
+#define CU(field, symbol, parameters) {symbol, offsetof(tn__graphs, field)},
+#include "runtime/cuda_graphs.def"
+#undef CU
+    };
+    tn__graphs found = {0};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *f = dlsym(lib, functions[i].symbol);
+        if (!f)
+            return;
+        memcpy((char *)&found + functions[i].at, &f, sizeof f);
+    }
+    if (!getenv("TENON_NO_GRAPHS"))
+        c->graphs = found;
+}
+
 /* The library stays: what hangs on it (BLAS) has threads and memory of its own in it. */
 static bool find_functions(tn__cuda *c)
 {
@@ -58,6 +80,7 @@ static bool find_functions(tn__cuda *c)
         }
         memcpy((char *)&c->cu + functions[i].at, &f, sizeof f);
     }
+    find_graphs(c, lib);
     return true;
 }
 
@@ -127,6 +150,8 @@ static void gpu_close(tn__gpu *g)
             tn__stream_end(g->base.stream);
         g->base.ops->enter(&g->base);
         tn__gpu_copies_close(g);
+        if (g->capture)
+            g->cu->stream_destroy(g->capture);
         tn__heap_destroy(g->heap);
         g->base.ops->leave(&g->base);
     }
@@ -296,6 +321,7 @@ const tn__backend tn__cuda_backend = {
     .sync = tn__gpu_sync,
     .launch = tn__gpu_launch,
     .gemm = tn__gpu_gemm,
+    .run = tn__gpu_run,
     .arch = gpu_arch,
     .has = gpu_has,
     .open = tn__gpu_open_model,

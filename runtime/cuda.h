@@ -18,6 +18,7 @@ struct tn__cuda {
     tn__gpu **gpus; /* opened ones */
     void **pinned;  /* memory of tn_host_alloc */
     int npinned;
+    tn__graphs graphs;
     tn__blas blas;
     int blas_state; /* 0: not looked for, 1: there, -1: not there: */
     char no_blas[512];
@@ -39,6 +40,9 @@ struct tn__gpu {
     tn__gpu_model *models;
     CUmodule copies; /* kernels of cuda_copy.c; NULL before the first use */
     CUfunction copy[4];
+    tn__recorder *recording; /* of the instance that makes a graph now */
+    CUstream capture;        /* what libraries are captured from; NULL before the first use */
+    int ngraphs;
 };
 
 /* Device code of a description, loaded once for all its instances. */
@@ -123,7 +127,22 @@ tn_status tn__gpu_mistakes_on(tn__device *d, uint64_t stream);
 tn_status tn__gpu_constant(Call *c, int buffer, void **out);
 tn_status tn__gpu_launch(Call *c, int step);
 
+/* cuda_graph.c */
+/** The steps of a call: as a graph, or one by one. */
+tn_status tn__gpu_run(Call *c);
+/** Work on a stream that stands for a call's: captured or compared. True: it is not to be done. The
+ * words say what it works on. Inside: the work is that of a library whose words were given. */
+bool tn__record_other(tn_stream *s, const uint64_t *words, int n);
+void tn__record_inside(tn_stream *s, bool inside);
+bool tn__record_launch(tn_stream *s, int step, const uint64_t *pointers, int n,
+                       const tn__kernel_node *kernel);
+/** Memory that captured work uses stays until the graph goes. The device is locked. */
+void tn__record_memory(tn_stream *s, void *p);
+bool tn__record_keeps(const tn__gpu *g, const void *p);
+
 /* cuda_blas.c */
+/** The library of a stream, if it has one, works on this one of the driver's from now on. */
+tn_status tn__gpu_blas_stream(const tn_stream *s, void *native);
 bool tn__gpu_has_blas(tn__gpu *g);
 tn_status tn__gpu_gemm(Call *c, int step);
 void tn__gpu_blas_close(tn_stream *s);

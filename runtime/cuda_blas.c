@@ -122,6 +122,18 @@ static tn_status handle_of(tn_stream *s)
                     (int)g->base.dl.device_id, status_name(r), r);
 }
 
+tn_status tn__gpu_blas_stream(const tn_stream *s, void *native)
+{
+    const tn__gpu *g = tn__gpu_of(s->dev);
+    const tn__blas *b = &g->cuda->blas;
+    if (!s->library)
+        return TN_OK;
+    int r = b->set_stream(s->library, native);
+    if (!r) /* a change of the stream takes it away */
+        r = b->set_workspace(s->library, s->scratch, workspace_bytes(g));
+    return r ? tn__fail(TN_DRIVER, "cublasSetStream: %s (%d)", status_name(r), r) : TN_OK;
+}
+
 void tn__gpu_blas_close(tn_stream *s)
 {
     if (s->library)
@@ -458,6 +470,19 @@ static bool known(const Matrix *a, const Matrix *b, const Matrix *c)
            (c->dtype == a->dtype || (half && c->dtype == TN_F32));
 }
 
+/* For a graph: true: it is not to be done. */
+static bool recorded(const Call *c, const tn_gemm_step *g, const Matrix *a, const Matrix *b,
+                     const Matrix *out)
+{
+    const uint64_t words[] = {(uintptr_t)a->data, (uintptr_t)b->data, (uintptr_t)out->data,
+                              g->sum_a.buf ? (uintptr_t)matrix(c, &g->sum_a, 0, 0).data : 0,
+                              g->sum_b.buf ? (uintptr_t)matrix(c, &g->sum_b, 0, 0).data : 0};
+    if (tn__record_other(c->stream, words, 5))
+        return true;
+    tn__record_inside(c->stream, true);
+    return false;
+}
+
 tn_status tn__gpu_gemm(Call *c, int step)
 {
     const tn_gemm_step *g = &c->p->gemms[c->p->steps[step].kernel];
@@ -469,6 +494,8 @@ tn_status tn__gpu_gemm(Call *c, int step)
         return tn__fail(TN_UNSUPPORTED, "%s: a product of %s and %s to %s", c->p->name,
                         tn__dtype_name(a.dtype), tn__dtype_name(b.dtype),
                         tn__dtype_name(out.dtype));
+    if (c->stream->recorder && recorded(c, g, &a, &b, &out))
+        return TN_OK;
     pthread_mutex_lock(&c->stream->lock);
     tn_status s = handle_of(c->stream);
     if (!s)
@@ -478,5 +505,6 @@ tn_status tn__gpu_gemm(Call *c, int step)
     if (!s && g->sum_b.buf)
         s = sum_columns(&p, &b, matrix(c, &g->sum_b, 0, 0));
     pthread_mutex_unlock(&c->stream->lock);
+    tn__record_inside(c->stream, false);
     return s ? s : tn__cu_step(c->stream, p.where ? p.where : "a product");
 }

@@ -42,6 +42,27 @@ typedef struct {
 #undef CU
 } tn__driver;
 
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+enum { CU_STREAM_NON_BLOCKING = 1 };
+
+/* CUDA_KERNEL_NODE_PARAMS of CUDA 12 */
+typedef struct {
+    CUfunction function;
+    unsigned grid[3], block[3], shared;
+    void **parameters, **extra;
+    void *kernel;
+    CUcontext context;
+} tn__kernel_node;
+
+/* All NULL where the driver is too old. */
+typedef struct {
+#define CU(field, symbol, parameters) CUresult(*field) parameters;
+#include "runtime/cuda_graphs.def"
+#undef CU
+} tn__graphs;
+
 typedef struct cublasContext *cublasHandle_t;
 
 enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };

@@ -122,6 +122,8 @@ void *tn__gpu_alloc(tn__device *d, tn_stream *s, size_t bytes, tn__use use)
         tn__cu(g, g->refusal, "cuMemAlloc");
     else if (!at)
         no_memory(g, bytes, use);
+    if (at && s->recorder)
+        tn__record_memory(s, (void *)(uintptr_t)at);
     pthread_mutex_unlock(&g->lock);
     return (void *)(uintptr_t)at;
 }
@@ -132,7 +134,8 @@ void tn__gpu_free(tn__device *d, void *p, uint64_t last)
     if (!p)
         return;
     pthread_mutex_lock(&g->lock);
-    tn__heap_free(g->heap, (uint64_t)(uintptr_t)p, last);
+    if (!tn__record_keeps(g, p))
+        tn__heap_free(g->heap, (uint64_t)(uintptr_t)p, last);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -179,6 +182,9 @@ tn_status tn__gpu_download(tn_stream *s, void *to, const void *from, size_t byte
 tn_status tn__gpu_copy(tn_stream *s, void *to, const void *from, size_t bytes)
 {
     const tn__gpu *g = tn__gpu_of(s->dev);
+    const uint64_t words[] = {address(to), address(from), bytes};
+    if (s->recorder && bytes && tn__record_other(s, words, 3))
+        return TN_OK;
     return bytes ? given(s, g->cu->copy(address(to), address(from), bytes, s->native),
                          "a copy on the device")
                  : TN_OK;
@@ -217,6 +223,10 @@ tn_status tn__gpu_fill(tn_stream *s, void *to, const void *one, size_t size, siz
     uint16_t u16 = 0;
     uint32_t u32 = 0;
     CUresult r;
+    uint64_t words[] = {at, n, 0};
+    memcpy(&words[2], one, size);
+    if (s->recorder && tn__record_other(s, words, 3))
+        return TN_OK;
     switch (size) {
     case 1:
         r = cu->fill8(at, *(const unsigned char *)one, n, s->native);

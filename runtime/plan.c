@@ -197,6 +197,8 @@ void tn__plan_free(tn__plan *p)
 {
     if (!p)
         return;
+    if (p->graph)
+        p->forget(p->graph);
     free(p->symbols);
     free(p->given);
     free(p->dims);

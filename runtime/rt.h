@@ -61,6 +61,11 @@ typedef struct tn__plan {
     int nloops;
     size_t arena, tape; /* bytes needed */
     uint64_t used;      /* clock of the last use, for eviction */
+    /* the backend's: what was made of the steps, and how it ends */
+    void *graph;
+    void (*forget)(void *graph);
+    int calls;
+    bool no_graph;
 } tn__plan;
 
 struct tn_tape {

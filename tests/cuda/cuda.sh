@@ -155,6 +155,29 @@ products() {
         M=20 N=32 x=ones y=ones -fno-cublas -device=cuda -o gpu.npz
 }
 
+graphs() {
+    check "a chain of steps" "$tenon" -c "$root/tests/cuda/graph.tn" -o chain.o
+    check "its program" "${CC:-cc}" -std=c11 -I. -I"$root/runtime/include" "$root/tests/cuda/graph.c" chain.o \
+        "$build/libtenon.a" -lm -lpthread -ldl -o graph
+    local env=(env LD_LIBRARY_PATH="$vgpu")
+    check "graphs follow the tensors" "${env[@]}" VGPU_TRACE=1 ./graph
+    cp log trace.log
+    check "calls are launched as graphs" sh -c '[ "$(grep -c cuGraphLaunch trace.log)" -ge 20 ]'
+    check "pointers are changed in place" grep -q cuGraphExecKernelNodeSetParams trace.log
+    check "in another order" "${env[@]}" VGPU_ORDER=lazy VGPU_SEED=5 ./graph
+    check "without graphs" "${env[@]}" VGPU_TRACE=1 TENON_NO_GRAPHS=1 ./graph
+    check "there are none then" sh -c '! grep -q cuGraph log'
+    local call
+    for call in cuGraphCreate:1 cuGraphAddKernelNode:2 cuGraphAddChildGraphNode:1 cuStreamBeginCapture:2 \
+        cuGraphInstantiateWithFlags:1 cuGraphExecKernelNodeSetParams:2 cublasSetStream:2; do
+        check "$call fails: the steps one by one" "${env[@]}" VGPU_FAIL=$call ./graph
+    done
+    local digits=("$tenon" -train "$root/models/digits.tn" "$root/models/data/digits.npz" -batch 64 -epochs 1 -device=cuda)
+    check "training by graphs" gpu "${digits[@]}" -save graphs.npz
+    check "training without" env TENON_NO_GRAPHS=1 LD_LIBRARY_PATH="$vgpu" "${digits[@]}" -save steps.npz
+    check "gives the same bits" cmp graphs.npz steps.npz
+}
+
 maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted() {
         both maps "$@"
@@ -200,7 +223,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | report | maps | products | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | graphs | maps | products | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
