@@ -20,7 +20,7 @@ typedef struct {
     VEC(int32_t) lists;
     VEC(const char *) guards;
     uint32_t noperands, ngemms;
-    StrBuf operands, gemms, steps, buffers, data, checks, args;
+    StrBuf operands, gemms, steps, strips, buffers, data, checks, args;
 } Tables;
 
 static DimTable *dims(const Tables *t)
@@ -271,6 +271,8 @@ static void add_buffer(Tables *t, uint32_t i)
         sb_printf(&s, ", .of = %u, .offset = %d", b->of, number(t, b->offset));
     if (b->kind == BUF_TEMP && !b->of)
         sb_printf(&s, ", .first = %u, .last = %u", b->first, b->last);
+    if (b->strip)
+        sb_printf(&s, ", .strip = %u", b->strip);
     if (b->kind == BUF_CONST && b->data) {
         print_data(t, i);
         sb_printf(&s, ", .data = %s_data%u", t->name, i);
@@ -416,6 +418,12 @@ static void add_step(Tables *t, const Step *s)
     emit_line(&e, "%s},", sb_text(&text));
 }
 
+static void add_strip(Tables *t, const StepStrip *s)
+{
+    Emit e = {.out = &t->strips, .depth = 1};
+    emit_line(&e, "{%u, %u, %d, %d},", s->first, s->n, s->depth, number(t, s->rows));
+}
+
 /* --- arguments, checks ---------------------------------------------------------------------------
  */
 
@@ -457,7 +465,8 @@ static Tables collect(const HostModel *m, const HostProgram *h, const char *pref
             if (m->programs.at[i] == h)
                 t.name = arena_printf(a, "test%u_%s", i, t.name);
     t.name = arena_printf(a, "%s%s", prefix, t.name);
-    StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps, &t.buffers, &t.data, &t.checks, &t.args};
+    StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps, &t.strips,
+                       &t.buffers,  &t.data,  &t.checks, &t.args};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         texts[i]->a = a;
     number(&t, dim_const(dims(&t), 0));
@@ -469,6 +478,8 @@ static Tables collect(const HostModel *m, const HostProgram *h, const char *pref
         add_check(&t, &h->graph->checks.at[i]);
     for (uint32_t i = 0; i < h->steps.n; i++)
         add_step(&t, &h->steps.at[i]);
+    for (uint32_t i = 0; i < h->strips.n; i++)
+        add_strip(&t, &h->strips.at[i]);
     code_sizes(&t);
     return t;
 }
@@ -512,6 +523,10 @@ static void put_element(Tables *t, StrBuf *out)
     put_pointer(t, &s, "operands", t->noperands);
     put_pointer(t, &s, "gemms", t->ngemms);
     put_pointer(t, &s, "steps", h->steps.n);
+    if (h->strips.n) {
+        sb_printf(&s, ", .nstrips = %u", h->strips.n);
+        put_pointer(t, &s, "strips", true);
+    }
     Emit e = {.out = out, .depth = 1};
     emit_line(&e, "%s},", sb_text(&s));
 }
@@ -538,6 +553,7 @@ void program_table(const HostModel *m, const HostProgram *h, const char *prefix,
     print_table(&e, "tn_operand", t.name, "operands", &t.operands);
     print_table(&e, "tn_gemm_step", t.name, "gemms", &t.gemms);
     print_table(&e, "tn_step", t.name, "steps", &t.steps);
+    print_table(&e, "tn_strip", t.name, "strips", &t.strips);
     emit_line(&e, "%s", "");
     put_element(&t, element);
 }

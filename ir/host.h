@@ -27,6 +27,7 @@ typedef struct {
     /* TEMP: steps between which it is live, filled by pass conflicts; first > last: never */
     uint32_t first, last;
     const void *data; /* CONST */
+    uint32_t strip;   /* TEMP, != 0: only strip number `strip - 1` sees it: no memory as a whole */
 } Buffer;
 
 typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT,
@@ -68,7 +69,20 @@ typedef struct {
     /* COPY dst <- src (whole buffers, equal size); FILL dst with value */
     uint32_t dst, src;
     double value;
+    /* the FuseGroup that it was made of, and the contraction that this is or rides with; or NULL */
+    const void *group, *contract;
 } Step;
+
+/* Steps first .. first + n - 1, products and launches, may run block by block of `rows`: one after
+ * the other they compute the same, but for buffers that have no memory as a whole.
+ * Rows: each product has them as batch[0] * batch[1] * m, each launch as `cells`, some to a row; the
+ * blocks are independent. Depth: launches fill an operand of the one product, and the rows are its
+ * k; the blocks follow each other. Row r of a buffer with `strip` is the r-th of `rows` equal parts. */
+typedef struct {
+    uint32_t first, n;
+    bool depth;
+    Dim rows;
+} StepStrip;
 
 typedef struct {
     Sym name;
@@ -84,6 +98,7 @@ typedef struct HostProgram {
     uint32_t nargs;      /* how many of `args` are arguments */
     VEC(uint32_t) tape;  /* buffers on the tape, in order of Graph.saved */
     VEC(Step) steps;
+    VEC(StepStrip) strips; /* in order of their steps */
 } HostProgram;
 
 typedef struct HostModel {

@@ -49,6 +49,8 @@ static void put_buffer(Print *w, uint32_t i)
         put_name(w, b->of);
         put_offset(w, b->offset);
     }
+    if (b->strip)
+        sb_puts(w->out, " strip");
     if (b->kind == BUF_TEMP && !b->of && b->first <= b->last)
         sb_printf(w->out, " live %u..%u", b->first, b->last);
     sb_putc(w->out, '\n');
@@ -143,6 +145,21 @@ static void put_when(Print *w, Guard g)
     }
 }
 
+/* strip B rows { or strip K deep { before the first of its steps; } behind the last one. */
+static void put_strip(Print *w, uint32_t step, bool end)
+{
+    for (uint32_t i = 0; i < w->h->strips.n; i++) {
+        const StepStrip *s = &w->h->strips.at[i];
+        if (end && s->first + s->n == step + 1)
+            sb_puts(w->out, "  }\n");
+        if (end || s->first != step)
+            continue;
+        sb_puts(w->out, "  strip ");
+        put_dim(w, s->rows);
+        sb_puts(w->out, s->depth ? " deep {\n" : " rows {\n");
+    }
+}
+
 static void put_step(Print *w, const Step *s)
 {
     sb_puts(w->out, "  ");
@@ -214,7 +231,10 @@ void host_print(const HostModel *m, const HostProgram *h, StrBuf *out)
     sb_puts(out, ") {\n");
     for (uint32_t i = 1; i < h->buffers.n; i++)
         put_buffer(&w, i);
-    for (uint32_t i = 0; i < h->steps.n; i++)
+    for (uint32_t i = 0; i < h->steps.n; i++) {
+        put_strip(&w, i, false);
         put_step(&w, &h->steps.at[i]);
+        put_strip(&w, i, true);
+    }
     sb_puts(out, "}\n");
 }

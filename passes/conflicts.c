@@ -74,12 +74,30 @@ static void stretch(const HostProgram *h, uint32_t from, uint32_t to)
     }
 }
 
+/* All that a strip touches is in use from its first step to its last. */
+static void touch_strip(Live *w, const StepStrip *s)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const HostProgram *h = w->h;
+        w->step = i ? s->first + s->n - 1 : s->first;
+        for (uint32_t k = s->first; k < s->first + s->n; k++)
+            touch_step(w, &h->steps.at[k]);
+    }
+}
+
 void host_conflicts(Lower *l)
 {
     HostProgram *h = l->h;
     Live w = {.h = h, .seen = arena_array(l->a, bool, h->buffers.n)};
-    for (w.step = 0; w.step < h->steps.n; w.step++)
-        touch_step(&w, &h->steps.at[w.step]);
+    for (uint32_t i = 0, strip = 0; i < h->steps.n; i++) {
+        w.step = i;
+        if (strip < h->strips.n && h->strips.at[strip].first == i) {
+            touch_strip(&w, &h->strips.at[strip]);
+            i += h->strips.at[strip++].n - 1;
+        } else {
+            touch_step(&w, &h->steps.at[i]);
+        }
+    }
     for (uint32_t i = 1; i < h->buffers.n; i++)
         if (!w.seen[i])
             h->buffers.at[i].first = UINT32_MAX;
@@ -87,7 +105,7 @@ void host_conflicts(Lower *l)
         if (h->steps.at[i].kind == STEP_LOOP)
             stretch(h, i, h->steps.at[i].other);
     for (uint32_t i = 1; i < h->buffers.n; i++)
-        if (!w.seen[i]) {
+        if (!w.seen[i] || h->buffers.at[i].strip) {
             h->buffers.at[i].first = 1;
             h->buffers.at[i].last = 0;
         }

@@ -101,6 +101,7 @@ static void group_words(Writer *w)
     word(w, g->class);
     word(w, g->rank);
     word(w, g->reduced);
+    word(w, g->ride ? g->rows : 0);
     for (uint32_t d = 0; d < g->rank; d++)
         word(w, g->domain[d].id);
     for (uint32_t i = 0; i < g->inputs.n; i++)
@@ -232,6 +233,10 @@ static void print_group(const Fusion *f, uint32_t i, StrBuf *out)
             print_list(f, sep, &g->roots.at[k].val, 1, out);
             sep = ", ";
         }
+    static const char *const rides[] = {[RIDE_EPILOGUE] = "epilogue", [RIDE_LOAD_ROWS] = "rows",
+                                        [RIDE_LOAD_DEPTH] = "depth"};
+    if (g->ride)
+        sb_printf(out, " %s of group %d", rides[g->ride], (int)g->with);
     if (g->same_as != i)
         sb_printf(out, " like group %u", g->same_as);
     sb_putc(out, '\n');

@@ -59,6 +59,7 @@ typedef struct {
     uint32_t *slot_buf;      /* buffer of each state slot, 0: none yet */
     uint32_t group;          /* being lowered */
     const FuseGroup *making; /* the same, while steps of it are made; else NULL */
+    const FuseGroup *contract; /* that it is or rides with; or NULL */
     uint32_t group_first;    /* those from this one on are lowered together */
     VEC(LateCopy) late;      /* at the end of the program */
     bool failed;             /* a diagnostic was given */

@@ -111,6 +111,21 @@ static void sched_cpu(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *s
     }
 }
 
+/* The first `rows` axes are the rows of a contraction: so many cells to each of them. */
+static void finish_rows(KBuild *b, Symbol *axes, uint32_t n, uint32_t rows, KBlock *stores)
+{
+    KBlock *blocks[] = {stores};
+    uint32_t rest = n - rows;
+    Symbol *const columns = axes + rows;
+    kernel_collapse_all(b, axes, &rows, blocks, 1);
+    kernel_collapse_all(b, columns, &rest, blocks, 1);
+    KBlock *body = kbuild_loops(b, &b->k->body, axes, rows, FOR_GRID, FOR_GRID);
+    if (rest)
+        *kbuild_loops(b, body, columns, rest, FOR_GRID, FOR_LANES) = *stores;
+    else
+        *body = *stores;
+}
+
 void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, const char *text)
 {
     KBlock *blocks[] = {stores};
@@ -142,7 +157,16 @@ static bool build_map(Lower *l, const FuseGroup *grp)
             axes[n++] = d.axis[i];
     if (!kbuild_in_place(b, &stores))
         return false;
-    map_finish(b, axes, n, &stores, grp->site, lower_text(l, vec_last(&grp->roots).val));
+    const char *text = lower_text(l, vec_last(&grp->roots).val);
+    if (grp->ride && !l->o->cuda) {
+        uint32_t rows = 0;
+        for (uint32_t i = 0; i < grp->rows; i++)
+            rows += d.axis[i].id != 0;
+        finish_rows(b, axes, n, rows, &stores);
+        kbuild_end(b, grp->site, text);
+    } else {
+        map_finish(b, axes, n, &stores, grp->site, text);
+    }
     return true;
 }
 

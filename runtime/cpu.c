@@ -2,7 +2,7 @@
  * call returns, so streams and events have nothing to do but to count time.
  * SPDX-License-Identifier: MIT */
 #include "runtime/backend.h"
-#include "runtime/gemm.h"
+#include "runtime/cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static void launch_cells(void *ctx, int64_t lo, int64_t hi)
 }
 
 /* Cells for which handing work to another thread pays: about 8 microseconds. */
-static int64_t grain_of(const tn_kernel *k)
+int64_t tn__cpu_grain(const tn_kernel *k)
 {
     enum { WORTH = 13 };
     return k->cost >= WORTH ? 1 : (int64_t)1 << (WORTH - k->cost);
@@ -114,7 +114,7 @@ int tn__cpu_level(void)
 }
 
 /* The kernel's code for this processor. */
-static tn_cpu_kernel *cpu_code(const tn_kernel *k, int level)
+tn_cpu_kernel *tn__cpu_code(const tn_kernel *k, int level)
 {
     return level >= 4 && k->widest ? k->widest : level >= 3 && k->fast ? k->fast : k->cpu;
 }
@@ -135,8 +135,8 @@ static tn_status cpu_launch(Call *c, int step)
     p[s->nops] = c->m->error;
     for (int i = 0; i < s->nints; i++)
         n[i] = c->plan->dims[c->p->lists[s->ints + i]];
-    Launch l = {cpu_code(k, c->m->ctx->level), p, n};
-    tn__pool_run(c->m->ctx->pool, launch_cells, &l, c->plan->dims[s->cells], grain_of(k));
+    Launch l = {tn__cpu_code(k, c->m->ctx->level), p, n};
+    tn__pool_run(c->m->ctx->pool, launch_cells, &l, c->plan->dims[s->cells], tn__cpu_grain(k));
     if (!c->m->error[0])
         return TN_OK;
     const tn_status e = tn__index_error(c->p, k, s->where, c->m->error);
@@ -159,11 +159,11 @@ static tn__gemm_operand gemm_operand(const Call *c, const tn_gemm_operand *o)
     return out;
 }
 
-static tn_status cpu_gemm(Call *c, int step)
+tn__gemm_args tn__cpu_gemm_args(const Call *c, int step)
 {
     const tn_gemm_step *g = &c->p->gemms[c->p->steps[step].kernel];
     const int64_t *d = c->plan->dims;
-    tn__gemm_args args = {
+    return (tn__gemm_args){
         .dtype = c->p->buffers[g->a.buf].dtype,
         .c_dtype = c->p->buffers[g->c.buf].dtype,
         .m = d[g->m],
@@ -178,6 +178,11 @@ static tn_status cpu_gemm(Call *c, int step)
         .accumulate = g->accumulate,
         .accumulate_sums = g->accumulate,
     };
+}
+
+static tn_status cpu_gemm(Call *c, int step)
+{
+    const tn__gemm_args args = tn__cpu_gemm_args(c, step);
     if (tn__gemm(&args, c->m->ctx->pool))
         return tn__fail(TN_ABI, "%s: a product has operands that do not fit", c->p->name);
     return TN_OK;
@@ -289,6 +294,8 @@ const tn__backend tn__cpu_backend = {
     .sync = cpu_sync,
     .launch = cpu_launch,
     .gemm = cpu_gemm,
+    .strip = tn__cpu_strip,
+    .strip_bytes = tn__cpu_strip_bytes,
     .arch = no,
     .has = no,
     .open = cpu_open,

@@ -106,7 +106,11 @@ tn_status tn__run_steps(Call *c, int from, int to)
     tn_status s = TN_OK;
     for (int i = from; i < to && !s; i++) {
         const bool loop = c->p->steps[i].kind == TN_STEP_LOOP;
-        if (c->plan->active[i])
+        const int strip = c->plan->strip[i];
+        if (strip) {
+            s = c->m->dev->ops->strip(c, strip - 1);
+            i += c->p->strips[strip - 1].n - 1;
+        } else if (c->plan->active[i])
             s = loop ? tn__run_loop(c, i) : run_step(c, i);
         if (loop)
             i = c->p->steps[i].operands;

@@ -218,14 +218,12 @@ static void dot_cell(const Work *w, const char *a, const char *b, char *c, int64
     w->kernels->dots(&p);
 }
 
-static void product_cell(const Work *w, int64_t cell)
+/* Rows m0 .. m0 + m - 1 and columns n0 .. n1 - 1 of c. */
+static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, int64_t n0,
+                         int64_t n1)
 {
     const tn__gemm_args *g = &w->g;
-    const int64_t batch = cell / (w->m_cells * w->n_cells);
-    const int64_t m0 = cell / w->n_cells % w->m_cells * w->rows, m = least(w->rows, g->m - m0);
     const int lanes = w->kernels->lanes;
-    const int64_t n0 = cell % w->n_cells * w->panels * 2 * lanes;
-    const int64_t n1 = least(g->n, n0 + w->panels * 2 * lanes);
     const char *const a = (char *)at_batch(g, &g->a, w->size, batch) + m0 * g->a.rows * w->size;
     const char *const b = at_batch(g, &g->b, w->size, batch);
     char *const c = (char *)at_batch(g, &g->c, w->c_size, batch) + m0 * g->c.rows * w->c_size;
@@ -246,6 +244,15 @@ static void product_cell(const Work *w, int64_t cell)
         }
         n += cols;
     }
+}
+
+static void product_cell(const Work *w, int64_t cell)
+{
+    const tn__gemm_args *g = &w->g;
+    const int64_t m0 = cell / w->n_cells % w->m_cells * w->rows;
+    const int64_t n0 = cell % w->n_cells * w->panels * 2 * w->kernels->lanes;
+    product_part(w, cell / (w->m_cells * w->n_cells), m0, least(w->rows, g->m - m0), n0,
+                 least(g->n, n0 + w->panels * 2 * w->kernels->lanes));
 }
 
 /* sums[i] = sum over k of x[i * step + k * k_step]: block by block of k, each from the start. */
@@ -419,8 +426,6 @@ static void plan_cells(Work *w, int threads)
             break;
     }
     w->products = count * w->m_cells * w->n_cells;
-    w->sum_a_cells = g->sum_a.data ? divide_up(g->m, SUMS) : 0;
-    w->sum_b_cells = g->sum_b.data ? divide_up(g->n, SUMS) : 0;
 }
 
 int tn__gemm(const tn__gemm_args *args, tn__pool *pool)
@@ -428,41 +433,82 @@ int tn__gemm(const tn__gemm_args *args, tn__pool *pool)
     return tn__gemm_on(args, pool, TN__GEMM_AVX512);
 }
 
-int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor most)
+/* What does not depend on cells; -1: it makes no sense. */
+static int prepare(Work *w, const tn__gemm_args *args, tn__gemm_processor most)
 {
-    Work w = {.g = *args};
-    tn__gemm_args *const g = &w.g;
+    tn__gemm_args *const g = &w->g;
+    w->g = *args;
     g->c_dtype = g->c_dtype ? g->c_dtype : g->dtype;
     if (!g->batch[0] && !g->batch[1] && !g->batch[2])
         g->batch[0] = g->batch[1] = g->batch[2] = 1;
-    w.narrow = g->dtype == TN_BF16 || g->dtype == TN_F16;
-    if ((g->dtype != TN_F32 && g->dtype != TN_F64 && !w.narrow) ||
-        (g->c_dtype != g->dtype && !(w.narrow && g->c_dtype == TN_F32)) || g->m < 0 || g->n < 0 ||
+    w->narrow = g->dtype == TN_BF16 || g->dtype == TN_F16;
+    if ((g->dtype != TN_F32 && g->dtype != TN_F64 && !w->narrow) ||
+        (g->c_dtype != g->dtype && !(w->narrow && g->c_dtype == TN_F32)) || g->m < 0 || g->n < 0 ||
         g->k < 0 || g->batch[0] < 0 || g->batch[1] < 0 || g->batch[2] < 0)
         return -1;
-    if (!batches(g))
-        return 0;
     g->sum_a.rows = g->sum_a.rows ? g->sum_a.rows : g->sum_a.cols;
     g->sum_b.cols = g->sum_b.cols ? g->sum_b.cols : g->sum_b.rows;
-    w.kernels = kernels_for(g->dtype, most);
-    w.dots = wants_dots(&w);
+    w->kernels = kernels_for(g->dtype, most);
+    w->dots = wants_dots(w);
+    w->size = (int64_t)tn__dtype_size(g->dtype);
+    w->c_size = (int64_t)tn__dtype_size(g->c_dtype);
+    return 0;
+}
+
+static void plan_sums(Work *w)
+{
+    w->sum_a_cells = w->g.sum_a.data ? divide_up(w->g.m, SUMS) : 0;
+    w->sum_b_cells = w->g.sum_b.data ? divide_up(w->g.n, SUMS) : 0;
+}
+
+static void run_all(Work *w, tn__pool *pool, double flops)
+{
+    const int64_t cells = w->products + (w->sum_a_cells + w->sum_b_cells) * batches(&w->g);
+    const double each = flops / (double)(cells ? cells : 1);
+    const int64_t grain = flops < 2 * CELL_FLOPS ? cells : (int64_t)(CELL_FLOPS / (each + 1.0));
+    tn__pool_run(pool, run_cells, w, cells, grain);
+}
+
+int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor most)
+{
+    Work w = {0};
+    if (prepare(&w, args, most))
+        return -1;
+    const tn__gemm_args *const g = &w.g;
+    if (!batches(g))
+        return 0;
     if (w.dots ? g->m > g->n : wants_transpose(&w))
-        transpose(g);
-    w.size = (int64_t)tn__dtype_size(g->dtype);
-    w.c_size = (int64_t)tn__dtype_size(g->c_dtype);
+        transpose(&w.g);
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
     const bool done = !w.dots && tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
     if (g->m && g->n && !done)
         plan_cells(&w, flops < 2 * CELL_FLOPS ? 1 : tn__pool_threads(pool));
-    else { /* sums only */
-        w.sum_a_cells = g->sum_a.data ? divide_up(g->m, SUMS) : 0;
-        w.sum_b_cells = g->sum_b.data ? divide_up(g->n, SUMS) : 0;
+    plan_sums(&w);
+    if (!done || w.sum_a_cells || w.sum_b_cells)
+        run_all(&w, pool, flops);
+    return 0;
+}
+
+int tn__gemm_rows(const tn__gemm_args *args, int64_t lo, int64_t hi)
+{
+    Work w = {0};
+    if (prepare(&w, args, TN__GEMM_AVX512))
+        return -1;
+    while (lo < hi) {
+        const int64_t m0 = lo % w.g.m, m = least(w.g.m - m0, hi - lo);
+        product_part(&w, lo / w.g.m, m0, m, 0, w.g.n);
+        lo += m;
     }
-    if (done && !w.sum_a_cells && !w.sum_b_cells)
-        return 0;
-    const int64_t cells = w.products + (w.sum_a_cells + w.sum_b_cells) * batches(g);
-    const double each = flops / (double)(cells ? cells : 1);
-    const int64_t grain = flops < 2 * CELL_FLOPS ? cells : (int64_t)(CELL_FLOPS / (each + 1.0));
-    tn__pool_run(pool, run_cells, &w, cells, grain);
+    return 0;
+}
+
+int tn__gemm_sums(const tn__gemm_args *args, tn__pool *pool)
+{
+    Work w = {0};
+    if (prepare(&w, args, TN__GEMM_AVX512))
+        return -1;
+    plan_sums(&w);
+    if (batches(&w.g) && (w.sum_a_cells || w.sum_b_cells))
+        run_all(&w, pool, 2.0 * (double)w.g.k * (double)(w.g.m + w.g.n) * (double)batches(&w.g));
     return 0;
 }

@@ -40,4 +40,10 @@ typedef struct {
  */
 int tn__gemm(const tn__gemm_args *g, tn__pool *pool);
 
+/** Rows lo .. hi-1 of c alone, without the sums, in the calling thread; rows are counted over
+ * (batch[0], batch[1], batch[2], m). The bits are those of tn__gemm. */
+int tn__gemm_rows(const tn__gemm_args *g, int64_t lo, int64_t hi);
+/** The sums alone. */
+int tn__gemm_sums(const tn__gemm_args *g, tn__pool *pool);
+
 #endif

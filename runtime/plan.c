@@ -187,7 +187,8 @@ static tn__plan *plan_alloc(const tn_program *p)
     plan->bytes = calloc((size_t)p->nbuffers + 1, sizeof *plan->bytes);
     plan->place = calloc((size_t)p->nbuffers + 1, sizeof *plan->place);
     plan->active = calloc((size_t)p->nsteps + 1, sizeof *plan->active);
-    if (plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active)
+    plan->strip = calloc((size_t)p->nsteps + 1, sizeof *plan->strip);
+    if (plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active && plan->strip)
         return plan;
     tn__plan_free(plan);
     return NULL;
@@ -205,6 +206,7 @@ void tn__plan_free(tn__plan *p)
     free(p->bytes);
     free(p->place);
     free(p->active);
+    free(p->strip);
     tn__loops_free(p);
     free(p);
 }
@@ -218,6 +220,23 @@ static tn_status entry_checks(tn__device *dev, const tn_program *p, const tn__pl
     return TN_OK;
 }
 
+/* Strips run one after the other, behind the temporaries' memory. */
+static tn_status plan_strips(tn__device *dev, const tn_program *p, tn__plan *plan)
+{
+    size_t most = 0;
+    if (p->nstrips && !dev->ops->strip)
+        return tn__fail(TN_ABI, "%s: the device has no strips", p->name);
+    for (int i = 0; i < p->nstrips; i++) {
+        const size_t bytes = dev->ops->strip_bytes(dev, p, plan, i);
+        plan->strip[p->strips[i].first] = i + 1;
+        most = bytes > most ? bytes : most;
+    }
+    plan->strips = (plan->arena + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+    if (most)
+        plan->arena = plan->strips + most;
+    return TN_OK;
+}
+
 static tn_status plan_fill(tn__device *dev, const tn_program *p, tn__plan *plan)
 {
     for (int i = 0; i < p->ndims; i++)
@@ -228,6 +247,8 @@ static tn_status plan_fill(tn__device *dev, const tn_program *p, tn__plan *plan)
         s = tn__loops_find(p, plan);
     if (!s)
         s = place_all(p, plan);
+    if (!s)
+        s = plan_strips(dev, p, plan);
     for (int i = 0; i < p->nsteps && !s; i++)
         plan->active[i] = tn__step_runs(dev, p, &p->steps[i], plan);
     return s;

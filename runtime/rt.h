@@ -57,6 +57,8 @@ typedef struct tn__plan {
     size_t *bytes;      /* per buffer */
     size_t *place;      /* TEMP: offset in the arena; TAPE: offset on the tape */
     uint8_t *active;    /* per step: its guard holds and it has work */
+    int32_t *strip;     /* per step: number of the strip that begins here, from 1; or 0 */
+    size_t strips;      /* offset in the arena of what strips need for their blocks */
     tn__loop *loops;
     int nloops;
     size_t arena, tape; /* bytes needed */

@@ -51,6 +51,7 @@ typedef struct {
     int32_t of, offset; /* of != 0: a piece of that buffer, offset: number of a size (elements) */
     int32_t first, last; /* TEMP: steps between which it is alive; first > last: never */
     const void *data;   /* CONST */
+    int32_t strip;      /* TEMP, != 0: no memory but in strip number `strip` - 1 */
 } tn_buffer;
 
 /* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order, then int32_t error[4] where
@@ -157,6 +158,13 @@ typedef struct {
     const char *text;          /* PRINT: what stands before the value, operands[operands] */
 } tn_step;
 
+/* Steps first .. first+n-1, products and launches, that the CPU runs block by block of `rows` (number of
+ * a size). Rows: those of each product (batch0 * batch1 * m), some cells of each launch; blocks are
+ * independent. Depth: the one product's k. Buffers of the strip have memory for the rows of a block. */
+typedef struct {
+    int32_t first, n, depth, rows;
+} tn_strip;
+
 typedef struct {
     const char *name;
     int32_t buffer;
@@ -181,6 +189,8 @@ typedef struct {
     const tn_operand *operands;
     const tn_gemm_step *gemms;
     const tn_step *steps;
+    int32_t nstrips;
+    const tn_strip *strips;  /* in order of their steps */
 } tn_program;
 
 enum { TN_SLOT_PARAM, TN_SLOT_GRAD, TN_SLOT_MOMENT, TN_SLOT_BUFFER, TN_SLOT_HYPER, TN_SLOT_COUNTER,

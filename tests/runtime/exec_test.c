@@ -54,12 +54,12 @@ static const int32_t lists[] = {D_B, D_3, /* [B, 3] */ D_B, D_2, /* [B, 2] */ D_
                                 D_2 /* [3, 2] */};
 static const tn_buffer forward_buffers[] = {
     {0},
-    {"x", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL},
-    {"y", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
-    {"t", TN_BUF_TEMP, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
-    {"m", TN_BUF_ARG, TN_F32, 2, 4, 1, 0, 0, 0, 0, NULL},
-    {"z", TN_BUF_RESULT, TN_F32, 2, 2, 1, 0, 0, 0, 0, NULL},
+    {"x", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
+    {"y", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"t", TN_BUF_TEMP, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"m", TN_BUF_ARG, TN_F32, 2, 4, 1, 0, 0, 0, 0, NULL, 0},
+    {"z", TN_BUF_RESULT, TN_F32, 2, 2, 1, 0, 0, 0, 0, NULL, 0},
 };
 static const tn_operand operands[] = {{1, -1}, {2, -1}, {4, -1}, {3, -1}, {4, -1}, {2, -1}};
 static const tn_gemm_step gemms[] = {
@@ -85,10 +85,10 @@ static const tn_arg forward_args[] = {
 static const int32_t forward_tape[] = {1};
 static const tn_buffer backward_buffers[] = {
     {0},
-    {"dy", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL},
-    {"dx", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
-    {"x", TN_BUF_TAPE, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL},
+    {"dy", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
+    {"dx", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"x", TN_BUF_TAPE, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
 };
 /* uses the saved x in place of dy: shows that the tape points to it */
 static const tn_operand backward_operands[] = {{4, -1}, {2, -1}, {3, -1}};
@@ -101,7 +101,7 @@ static const int64_t one_code[] = {TN_D_CONST, 1, TN_D_END};
 static const int32_t one_dim[] = {0}, one_list[] = {0};
 static const tn_buffer update_buffers[] = {
     {0},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
 };
 static const tn_operand update_operands[] = {{1, -1}};
 static const tn_step update_steps[] = {

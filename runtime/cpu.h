@@ -1,0 +1,19 @@
+/* cpu.h: what the files of the CPU's backend share. SPDX-License-Identifier: MIT */
+#ifndef TENON_RUNTIME_CPU_H
+#define TENON_RUNTIME_CPU_H
+
+#include "runtime/backend.h"
+#include "runtime/gemm.h"
+
+/** The kernel's code for this processor. */
+tn_cpu_kernel *tn__cpu_code(const tn_kernel *k, int level);
+/** Cells for which handing work to another thread pays. */
+int64_t tn__cpu_grain(const tn_kernel *k);
+/** The product of a step, with its operands where they lie. */
+tn__gemm_args tn__cpu_gemm_args(const Call *c, int step);
+
+/* cpu_strip.c */
+tn_status tn__cpu_strip(Call *c, int strip);
+size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan, int strip);
+
+#endif
