@@ -1,6 +1,7 @@
 # cases.py: what is compared with PyTorch, as plain data. make.py computes the expected numbers (with
 # torch, by hand), check.py runs the compiler (with nothing but Python's library).
 # SPDX-License-Identifier: MIT
+import cases_attention
 import cases_index
 import cases_windows
 
@@ -134,7 +135,7 @@ LOSSES = [
 GROUPS = {"activations": ACTIVATIONS, "rows": ROWS, "losses": LOSSES}
 
 # Groups whose draws begin with a seed of their own: `make.py GROUP` makes one alone.
-MORE_GROUPS = {"index": cases_index.INDEX, "windows": cases_windows.WINDOWS}
+MORE_GROUPS = {"attention": cases_attention.ATTENTION, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS}
 
 # Modules with state: name, in Tenon, in torch (None: rms_norm, which this torch lacks).
 MODULES = [
