@@ -131,44 +131,50 @@ tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *w
 /* --- a call --------------------------------------------------------------------------------------
  */
 
-static tn_status begin_call(Call *c)
-{
-    const size_t n = (size_t)c->p->nargs + 1;
-    c->at = calloc((size_t)c->p->nbuffers + 1, sizeof *c->at);
-    c->staged = calloc(n, sizeof *c->staged);
-    c->made = calloc(n, sizeof *c->made);
-    return c->at && c->staged && c->made ? TN_OK : tn__fail(TN_MEMORY, "no memory for a call");
-}
+/* What a call notes down, in one block that the instance keeps: a call that has run before
+ * allocates nothing. */
+typedef struct {
+    int64_t *symbols;
+    uint8_t *bound, *given;
+} Sizes;
 
-static void end_call(Call *c, bool failed)
-{
-    tn__unplace(c, failed);
-    free(c->at);
-    free(c->staged);
-    free(c->made);
-}
-
-static tn_status find_plan(Call *c, int program)
+static tn_status begin_call(Call *c, Sizes *sizes)
 {
     const tn_program *p = c->p;
-    int64_t *symbols = calloc((size_t)p->nsymbols + 1, sizeof *symbols);
-    uint8_t *bound = calloc((size_t)p->nsymbols + (size_t)p->nargs + 2, 1);
-    tn_status s = symbols && bound ? TN_OK : tn__fail(TN_MEMORY, "no memory for a call");
-    if (!s) {
-        uint8_t *given = bound + p->nsymbols + 1;
-        for (int i = 0; i < p->nargs; i++)
-            given[i] = c->args[i] != NULL;
-        if (c->tape_in)
-            tn__tape_sizes(c->tape_in, p, symbols, bound);
-        s = tn__bind(c->m, p, c->args, symbols, bound);
-        if (!s)
-            c->plan = tn__plan_get(c->m, program, symbols, given);
-        if (!s && !c->plan)
-            s = TN_SHAPE;
+    const size_t nargs = (size_t)p->nargs + 1, nsymbols = (size_t)p->nsymbols + 1;
+    const size_t at = ((size_t)p->nbuffers + 1) * sizeof *c->at, staged = nargs * sizeof *c->staged;
+    const size_t made = nargs * sizeof *c->made, symbols = nsymbols * sizeof *sizes->symbols;
+    const size_t bytes = at + staged + made + symbols + nsymbols + nargs;
+    tn_model *m = c->m;
+    if (m->call_bytes < bytes) {
+        free(m->call);
+        m->call = malloc(bytes);
+        m->call_bytes = m->call ? bytes : 0;
     }
-    free(symbols);
-    free(bound);
-    return s;
+    if (!m->call)
+        return tn__fail(TN_MEMORY, "no memory for a call");
+    char *block = memset(m->call, 0, bytes);
+    c->at = (void **)block;
+    c->staged = (Staged *)(block + at);
+    c->made = (Made *)(block + at + staged);
+    sizes->symbols = (int64_t *)(block + at + staged + made);
+    sizes->bound = (uint8_t *)(block + at + staged + made + symbols);
+    sizes->given = sizes->bound + nsymbols;
+    return TN_OK;
+}
+
+static tn_status find_plan(Call *c, int program, const Sizes *sizes)
+{
+    const tn_program *p = c->p;
+    for (int i = 0; i < p->nargs; i++)
+        sizes->given[i] = c->args[i] != NULL;
+    if (c->tape_in)
+        tn__tape_sizes(c->tape_in, p, sizes->symbols, sizes->bound);
+    const tn_status s = tn__bind(c->m, p, c->args, sizes->symbols, sizes->bound);
+    if (s)
+        return s;
+    c->plan = tn__plan_get(c->m, program, sizes->symbols, sizes->given);
+    return c->plan ? TN_OK : TN_SHAPE;
 }
 
 static bool changes_state(const tn_program *p)
@@ -210,13 +216,14 @@ static tn_status check_state(const Call *c)
 
 static tn_status execute(Call *c, int program)
 {
-    tn_status s = begin_call(c);
+    Sizes sizes;
+    tn_status s = begin_call(c, &sizes);
     if (!s)
         s = check_state(c);
     if (!s)
         s = c->m->dev->ops->mistakes(c->m, false);
     if (!s)
-        s = find_plan(c, program);
+        s = find_plan(c, program, &sizes);
     if (!s)
         s = c->m->dev->ops->begin(c->m, c->stream);
     if (!s && c->p->kind == TN_FORWARD_TRAIN)
@@ -248,7 +255,7 @@ static tn_status run_on(tn_model *m, tn_stream *stream, int program, const DLTen
     Call c = {.m = m, .stream = stream, .p = p, .args = args};
     c.tape_in = p->kind == TN_BACKWARD ? tape_in : NULL;
     const tn_status s = execute(&c, program);
-    end_call(&c, s != TN_OK);
+    tn__unplace(&c, s != TN_OK);
     if (s) {
         tn_tape_release(c.tape_out);
         c.tape_out = NULL;

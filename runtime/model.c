@@ -260,6 +260,7 @@ void tn_model_destroy(tn_model *m)
     for (int i = 0; i < m->nplans; i++)
         tn__plan_free(m->plans[i]);
     free(m->plans);
+    free(m->call);
     if (m->slots)
         for (int i = 1; i < m->d->nslots; i++)
             d->ops->free(d, m->slots[i], 0);

@@ -102,6 +102,8 @@ struct tn_model {
     uint64_t clock;
     void *arena;
     size_t arena_bytes;
+    void *call; /* what a call notes down (executor.c) */
+    size_t call_bytes;
     size_t last_temps, last_tape;
     int32_t error[4]; /* error word of kernels on the CPU: site, value, .. */
 };
