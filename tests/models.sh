@@ -1,7 +1,7 @@
 #!/bin/bash
 # models.sh: whole models. The digits learn, with the same bits at any number of threads, in every run,
 # and after a stop; every sample trains, with a loss that falls; the C program runs.
-#   TENON=build/tenon tests/models.sh [digits|lenet|samples|program]...
+#   TENON=build/tenon tests/models.sh [digits|lenet|gcn|moe|samples|program]...
 # SPDX-License-Identifier: MIT
 set -u
 tenon=$(realpath "${TENON:?set TENON to the compiler}")
@@ -51,6 +51,21 @@ lenet() {
     check "the trained model runs" "$tenon" -run "$root/models/lenet.tn" forward x=zeros B=3 -load lenet.safetensors -o out.npz
 }
 
+gcn() {
+    check "gcn trains" "$tenon" -train "$root/models/gcn.tn" "$root/models/data/karate.npz" -epochs 300
+    cp log gcn.log
+    check "gcn knows 0.94 of the club: $(tail -n 2 gcn.log)" reaches gcn.log accuracy 0.94
+}
+
+moe() {
+    local train=("$tenon" -train "$root/models/moe.tn" "$root/models/data/digits.npz" -epochs 15 -batch 50)
+    check "moe trains" "${train[@]}" -threads 1 -save one.safetensors
+    cp log moe.log
+    check "moe reaches 0.96: $(tail -n 3 moe.log)" reaches moe.log accuracy 0.96
+    check "moe trains on two threads" "${train[@]}" -threads 2 -save two.safetensors
+    check "one thread and two give the same bits" cmp one.safetensors two.safetensors
+}
+
 sample() { # FILE EPOCHS ARRAY...
     local file=$1 epochs=$2
     shift 2
@@ -86,7 +101,7 @@ program() {
 
 for part in "${@:-digits}"; do
     case $part in
-    digits | samples | program) "$part" ;;
+    digits | lenet | gcn | moe | samples | program) "$part" ;;
     *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
