@@ -245,20 +245,6 @@ bool builtin_allclose(Elab *e, const Call *c, Value *out)
     return true;
 }
 
-bool builtin_grad(Elab *e, const Call *c, Value *out)
-{
-    (void)out;
-    elab_unsupported(e, c->at, "grad(y, x) in an expression");
-    return false;
-}
-
-bool builtin_functional_call(Elab *e, const Call *c, Value *out)
-{
-    (void)out;
-    elab_unsupported(e, c->at, "functional_call");
-    return false;
-}
-
 bool builtin_load(Elab *e, const Call *c, Value *out)
 {
     (void)out;

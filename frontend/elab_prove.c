@@ -125,6 +125,10 @@ bool prove_le(Elab *e, Span at, Dim a, Dim b, const char *what)
     e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN || !e->entry || !at_worst_turn(e, &a, &b))
         return ans == YES;
+    ans = dim_le(e->dims, a, b);
+    e->unproved = ans == UNKNOWN;
+    if (ans != UNKNOWN)
+        return ans == YES;
     add_check(e, at, (GuardTerm){.kind = G_LE, .a = a, .b = b}, what);
     e->unproved = false;
     return true;
