@@ -320,6 +320,26 @@ static bool reads_cluster(const Rides *r, uint32_t group, int32_t contract)
     return false;
 }
 
+/* A second product may ride as well: its a is what the cluster makes, and their rows are the same. */
+static bool may_be_product(Rides *r, uint32_t group, uint32_t contract)
+{
+    const FuseGroup *g = &r->f->groups.at[group];
+    const Dim rows = r->rows;
+    if (g->class != CLASS_CONTRACT || g->ride || r->cluster[group] >= 0)
+        return false;
+    for (uint32_t i = 0; i < g->gemms.n; i++) {
+        const FuseGemm *x = &g->gemms.at[i];
+        if (from_cluster(r, fuse_buffer(r->f, x->b.val), (int32_t)contract) || x->sum_a.val.node ||
+            x->sum_b.val.node ||
+            (from_cluster(r, fuse_buffer(r->f, x->a.val), (int32_t)contract) &&
+             !rows_in_order(r, &x->a, x->batch, x->m, x->a.rows)))
+            return false;
+    }
+    bool good = contract_rows(r, g) && dim_same(r->rows, rows);
+    r->rows = rows;
+    return good;
+}
+
 static void find_epilogues(Rides *r, uint32_t contract)
 {
     uint32_t n = 1, first = r->place[contract];
@@ -327,7 +347,7 @@ static void find_epilogues(Rides *r, uint32_t contract)
     for (uint32_t i = first + 1; i < r->f->groups.n && n <= MAX_RIDERS; i++) {
         uint32_t g = r->order[i];
         if (r->cluster[g] >= 0 || !reads_cluster(r, g, (int32_t)contract) ||
-            !may_be_epilogue(r, g, contract) || !move_behind(r, first, n, i, &first))
+            !(may_be_epilogue(r, g, contract) || may_be_product(r, g, contract)) || !move_behind(r, first, n, i, &first))
             continue;
         r->cluster[g] = (int32_t)contract;
         r->f->groups.at[g].ride = RIDE_EPILOGUE;
@@ -337,31 +357,6 @@ static void find_epilogues(Rides *r, uint32_t contract)
     }
     if (n == 1)
         r->cluster[contract] = -1;
-}
-
-/* The only reader of a loader's value is the contraction. */
-static bool read_by_one(const Rides *r, Val v, uint32_t reader)
-{
-    const FuseBuffer *b = fuse_buffer(r->f, v);
-    if (b->base.node || b->slot)
-        return false;
-    for (uint32_t i = 0; i < r->f->groups.n; i++) {
-        const FuseGroup *g = &r->f->groups.at[i];
-        for (uint32_t k = 0; k < g->inputs.n && i != reader; k++)
-            if (val_eq(g->inputs.at[k], v))
-                return false;
-    }
-    const Graph *g = r->f->g;
-    for (uint32_t i = 0; i < g->results.n; i++)
-        if (val_eq(g->results.at[i].val, v))
-            return false;
-    for (uint32_t i = 0; i < g->saved.n; i++)
-        if (val_eq(g->saved.at[i], v))
-            return false;
-    for (uint32_t i = 0; i < g->commits.n; i++)
-        if (val_eq(g->commits.at[i].val, v))
-            return false;
-    return true;
 }
 
 /* The domain of a loader begins with the rows of its value, which are those of operand `o`. */
@@ -405,7 +400,7 @@ static FuseRide loader_kind(Rides *r, FuseGroup *g, const FuseGroup *c, bool alo
     return RIDE_NONE;
 }
 
-/* A map whose value only this contraction reads moves directly before it. */
+/* A map whose value this contraction reads moves directly before it, if nobody reads it before. */
 static void find_loader(Rides *r, uint32_t contract)
 {
     FuseGroup *c = &r->f->groups.at[contract];
@@ -415,7 +410,7 @@ static void find_loader(Rides *r, uint32_t contract)
             continue;
         FuseGroup *g = &r->f->groups.at[group];
         if (g->class != CLASS_MAP || g->ride || g->roots.n != 1 || g->outputs.n != 1 ||
-            is_effect(r->f, g) || !read_by_one(r, g->outputs.at[0], contract))
+            is_effect(r->f, g))
             continue;
         FuseRide kind = loader_kind(r, g, c, r->cluster[contract] < 0);
         uint32_t at = r->place[group], to = r->place[contract];
@@ -466,10 +461,11 @@ void fuse_strips(Fusion *f)
         r.cluster[i] = -1;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (f->groups.at[i].class == CLASS_CONTRACT && contract_rows(&r, &f->groups.at[i]))
+        if (f->groups.at[i].class == CLASS_CONTRACT && r.cluster[i] < 0 &&
+            contract_rows(&r, &f->groups.at[i]))
             find_epilogues(&r, i);
     for (uint32_t i = 0; i < n; i++)
-        if (f->groups.at[i].class == CLASS_CONTRACT)
+        if (f->groups.at[i].class == CLASS_CONTRACT && !f->groups.at[i].ride)
             find_loader(&r, i);
     apply_order(&r);
 }

@@ -562,10 +562,11 @@ static void lower_group(Lower *l, uint32_t number)
     const FuseGroup *grp = &l->f->groups.at[number];
     l->group = l->group_first = number;
     l->making = grp;
-    l->contract = grp->class == CLASS_CONTRACT ? grp
+    l->contract = grp->class == CLASS_CONTRACT && !grp->ride ? grp
                   : grp->ride                 ? &l->f->groups.at[grp->with]
                                               : NULL;
-    if (grp->class == CLASS_ROW || (grp->class == CLASS_MAP && !grp->ride))
+    if (!l->o->no_sharing &&
+        (grp->class == CLASS_ROW || (grp->class == CLASS_MAP && !grp->ride)))
         take_over(l, grp);
     switch (grp->class) {
     case CLASS_MAP:

@@ -167,9 +167,10 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
 static bool has_gemm(Lower *l, const FuseGemm *f)
 {
     DType t = contract_type(l, &f->a);
-    const bool half = l->o->cuda && (t == DT_bf16 || t == DT_f16);
+    const bool half = t == DT_bf16 || t == DT_f16;
+    const DType c = contract_type(l, &f->c);
     return (t == DT_f32 || t == DT_f64 || half) && contract_type(l, &f->b) == t &&
-           contract_type(l, &f->c) == t;
+           (c == t || (half && !l->o->cuda && c == DT_f32));
 }
 
 static void loop_kernels(Lower *l, const FuseGroup *grp, const FuseGemm *f)

@@ -42,18 +42,18 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static const tn_gemm_step *gemm_of(const tn_program *p, const tn_strip *s)
+static void cut_rows(Cut *c, const tn_program *p, const tn_strip *s, const int64_t *d,
+                     int64_t width, int threads)
 {
+    int64_t m = 1, operand = 0, widest = 1;
     for (int i = s->first; i < s->first + s->n; i++)
-        if (p->steps[i].kind == TN_STEP_GEMM)
-            return &p->gemms[p->steps[i].kernel];
-    return NULL;
-}
-
-static void cut_rows(Cut *c, const tn_gemm_step *g, const int64_t *d, int64_t width, int threads)
-{
-    const int64_t m = d[g->m], operand = d[g->n] * d[g->k] * 4;
-    width = width > 0 ? width : 4 * d[g->n] + 1;
+        if (p->steps[i].kind == TN_STEP_GEMM) {
+            const tn_gemm_step *g = &p->gemms[p->steps[i].kernel];
+            m = d[g->m];
+            operand += d[g->n] * d[g->k] * 4;
+            widest = d[g->n] > widest ? d[g->n] : widest;
+        }
+    width = width > 0 ? width : 4 * widest;
     int64_t goal = least(BLOCK_BYTES / width, MOST_ROWS);
     goal = goal > LEAST_ROWS ? goal : LEAST_ROWS;
     const int64_t share = (c->rows + 2 * threads - 1) / (2 * threads);
@@ -86,7 +86,7 @@ static Cut cut(const tn_program *p, const int64_t *d, const size_t *bytes, int s
     if (s->depth)
         c.block = width < DEPTH_BYTES / DEPTH ? DEPTH_BYTES / (width + 1) / DEPTH * DEPTH : DEPTH;
     else
-        cut_rows(&c, gemm_of(p, s), d, width, threads);
+        cut_rows(&c, p, s, d, width, threads);
     c.block = c.block < 1 ? 1 : least(c.block, c.rows);
     c.blocks = c.per ? c.rows / c.size * c.per : (c.rows + c.block - 1) / c.block;
     if (!s->depth)
