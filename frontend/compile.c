@@ -89,8 +89,10 @@ HostModel *compile_lower(Compile *c, Program *p, bool cuda)
     LowerOptions o = c->lower;
     p->debug = c->debug;
     o.cuda = cuda;
-    for (int i = 0; i < c->pass.ndisabled; i++)
+    for (int i = 0; i < c->pass.ndisabled; i++) {
         o.no_fuse |= strcmp(c->pass.disabled[i], "fuse") == 0;
+        o.no_sharing |= strcmp(c->pass.disabled[i], "conflicts") == 0;
+    }
     HostModel *m = lower_program(p, &o);
     compile_time(c, cuda ? "fuse and lower for cuda" : "fuse and lower for cpu", from);
     return m;

@@ -65,6 +65,7 @@ static const PassName pass_names[] = {
 #include "passes/passes.def"
 #undef PASS
     {"fuse", false}, /* not of the tensor pipeline, but left out the same way */
+    {"conflicts", false},
 };
 
 typedef struct {

@@ -123,6 +123,7 @@ typedef struct {
     int level;
     bool fast_math;
     bool no_fuse; /* -fno-fuse: one kernel a stored value */
+    bool no_sharing; /* -fno-conflicts: each temporary has memory of its own */
     bool tf32;      /* products of f32 in TF32 on tensor cores */
     bool no_cublas; /* products by kernels of our own alone */
 } LowerOptions;

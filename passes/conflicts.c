@@ -108,5 +108,8 @@ void host_conflicts(Lower *l)
         if (!w.seen[i] || h->buffers.at[i].strip) {
             h->buffers.at[i].first = 1;
             h->buffers.at[i].last = 0;
+        } else if (l->o->no_sharing) {
+            h->buffers.at[i].first = 0;
+            h->buffers.at[i].last = h->steps.n;
         }
 }

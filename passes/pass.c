@@ -14,6 +14,7 @@ static const PassInfo infos[] = {
 #include "passes/passes.def"
 #undef PASS
     {"fuse", "merge the kernels that save traffic; without it one kernel a stored value", false},
+    {"conflicts", "let temporaries that are never alive at once share memory", false},
 };
 
 static bool (*const entries[])(Pipeline *) = {
