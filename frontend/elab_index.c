@@ -627,8 +627,13 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
             return s.at[0].kind == SUB_mask ? store_mask(e, base, sub, part, at) : v_poison();
         places |= sub->kind == SUB_gather || sub->step != 1;
     }
-    if (places)
-        return store_places(e, base, &s, part, x->op_at, at);
+    if (places) {
+        const Span outer = e->b.site.at;
+        e->b.site.at = x->op_at;
+        const Value y = store_places(e, base, &s, part, x->op_at, at);
+        e->b.site.at = outer;
+        return y;
+    }
     Val same = read_subs(e, use_val(e, base), &s), kept;
     if (part->kind == V_tensor && changed_in_place(e, use_val(e, base), same, use_val(e, part), &kept))
         return v_tensor(e, kept);

@@ -218,6 +218,29 @@ mkdir sub && cp "$digits" sub/digits.tn
 expect 1 "sub/digits.tn:[0-9]+: loss_step: index 10 is out of range: the axis has 10 elements; 'y'\[10\] is 10" -- \
     "$tenon" -train sub/digits.tn range.npz
 expect 1 "error: sub/digits.tn:[0-9]+: loss: index 10 .*; 'y'\[0\] is 10" -- "$tenon" -run sub/digits.tn loss x=ones y=10 B=1
+cat >places.tn <<'END'
+module M {
+    fn add(x: [N, 3], i: i64[E], u: [E, 3]) -> (y: [N, 3]) { y = x.index_add(0, i, u) }
+    fn put(x: [N, 3], i: i64[], u: [3]) -> (y: [N, 3]) {
+        y = x
+        y[i] = u
+    }
+    fn one(x: [N, 3], i: i64[], u: []) -> (y: [N, 3]) {
+        y = x
+        y[i, 1] = u
+    }
+    fn row(i: i64[E], w: [N, 3]) -> (y: [E, 3]) { return embedding(i, w) }
+}
+model m = M()
+END
+expect 1 "places.tn:2: add: index 7 is out of range: the axis has 5 elements; 'i'\[0\] is 7" -- \
+    "$tenon" -run places.tn add x=ones i=7 u=ones N=5 E=2
+expect 1 "places.tn:5: put: index 5 is out of range: the axis has 5 elements; 'i' is 5" -- \
+    "$tenon" -run places.tn put x=ones i=5 u=ones N=5
+expect 1 "places.tn:9: one: index -1 is out of range: the axis has 5 elements" -- \
+    "$tenon" -run places.tn one x=ones i=-6 u=1 N=5
+expect 1 "places.tn:11: row: index 5 is out of range: the axis has 5 elements" -- \
+    "$tenon" -run places.tn row i=5 w=ones N=5 E=2
 
 # --- where things go -----------------------------------------------------------------------------------
 c() { "$tenon" -c "$digits" -o out/d.o "$@"; }
