@@ -16,6 +16,7 @@
 #define TN_FN static inline __attribute__((unused))
 #include "runtime/kernels/math.h"
 #include "runtime/kernels/number.h"
+#include "runtime/kernels/reducers.h"
 
 enum { CHUNK = 4096 };
 
@@ -316,6 +317,113 @@ static void test_philox(void **state)
     assert_true(fabsf(x + 0.832555f) < 1e-4f && fabsf(y + 0.832555f) < 1e-4f);
 }
 
+/* Blocks drawn at once are what single elements are, wherever they begin. */
+static void test_runs(void **state)
+{
+    (void)state;
+    static const uint64_t starts[] = {0, 1, 77, (UINT64_C(1) << 32) - 2, UINT64_C(1) << 40};
+    float u[132], z[132];
+    int32_t w[132];
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        tn_uniform_run(42, starts[i], 33, u);
+        tn_normal_run(42, starts[i], 33, z);
+        tn_bits_run(42, starts[i], 33, w);
+        for (int k = 0; k < 132; k++) {
+            const uint64_t at = 4 * starts[i] + (uint64_t)k;
+            uint32_t block[4];
+            tn_philox(42, at / 4, block);
+            assert_true(u[k] == tn_uniform(42, at) && z[k] == tn_normal(42, at));
+            assert_true(w[k] == (int32_t)block[k % 4]);
+        }
+    }
+}
+
+static void test_exp_share(void **state)
+{
+    (void)state;
+    double worst = 0.0;
+    for (int i = 0; i < 2000000; i++) {
+        const float x = -87.0f * (float)i / 2000000.0f;
+        const double error = ulps(tn_exp_share(x), exp((double)x));
+        worst = error > worst ? error : worst;
+    }
+    assert_true(worst <= 2.0);
+    assert_true(tn_exp_share(0.0f) == 1.0f && tn_exp_share(-0.0f) == 1.0f);
+    assert_true(tn_exp_share(-87.5f) == 0.0f && tn_exp_share(-1e30f) == 0.0f);
+    assert_true(tn_exp_share(-HUGE_VALF) == 0.0f && isinf(tn_exp_share(HUGE_VALF)));
+    assert_true(isnan(tn_exp_share(NAN)) && isnan(tn_exp_share(-NAN)));
+}
+
+enum { BLOCK = 256, LANES = 16 };
+
+/* Blocks of 256 against the same values one by one in f64. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    static float v[BLOCK], n[LANES], mean[LANES], m2[LANES], m[LANES], s[LANES];
+    uint32_t seed = 3;
+    for (int l = 0; l < LANES; l++) {
+        n[l] = mean[l] = m2[l] = s[l] = 0.0f;
+        m[l] = -3.40282347e+38f;
+    }
+    double x[3][BLOCK];
+    for (int b = 0; b < 3; b++) {
+        for (int i = 0; i < BLOCK; i++) {
+            v[i] = 100.0f + (float)(int)(next(&seed) & 0xffffu) * 0x1p-12f;
+            x[b][i] = (double)v[i];
+        }
+        tn_moments_block_f32(n, mean, m2, v);
+        tn_logsumexp_block_f32(m, s, v);
+    }
+    for (int l = 0; l < LANES; l++) {
+        double sum = 0.0, square = 0.0, top = -HUGE_VAL, share = 0.0;
+        for (int i = l; i < 3 * BLOCK; i += LANES) {
+            sum += x[i / BLOCK][i % BLOCK];
+            top = fmax(top, x[i / BLOCK][i % BLOCK]);
+        }
+        for (int i = l; i < 3 * BLOCK; i += LANES) {
+            const double d = x[i / BLOCK][i % BLOCK] - sum / 48;
+            square += d * d;
+            share += exp(x[i / BLOCK][i % BLOCK] - top);
+        }
+        assert_true(n[l] == 48.0f && (double)m[l] == top);
+        assert_true(fabs((double)mean[l] - sum / 48) < 2e-5);
+        assert_true(fabs((double)m2[l] / square - 1.0) < 2e-5);
+        assert_true(fabs((double)s[l] / share - 1.0) < 1e-5);
+    }
+}
+
+/* What is infinite or no number stays so, in blocks and one by one; -inf counts nothing. */
+static void test_logsumexp_edges(void **state)
+{
+    (void)state;
+    static const struct {
+        float value, m, s;
+    } rows[] = {{-HUGE_VALF, 1.0f, 1.0f},
+                {HUGE_VALF, 3.40282347e+38f, HUGE_VALF},
+                {NAN, 1.0f, NAN},
+                {2.0f, 2.0f, 1.36787944f}};
+    static float v[BLOCK], m[LANES], s[LANES];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int k = 0; k < BLOCK; k++)
+            v[k] = -HUGE_VALF;
+        for (int l = 0; l < LANES; l++) {
+            m[l] = -3.40282347e+38f;
+            s[l] = 0.0f;
+        }
+        v[5] = 1.0f;
+        v[5 + LANES] = rows[i].value;
+        tn_logsumexp_block_f32(m, s, v);
+        float m1 = -3.40282347e+38f, s1 = 0.0f;
+        tn_logsumexp_f32(&m1, &s1, 1.0f, 1.0f);
+        tn_logsumexp_f32(&m1, &s1, rows[i].value, 1.0f);
+        assert_true(m[5] == rows[i].m && m1 == rows[i].m);
+        assert_true(isnan(rows[i].s) ? isnan(s[5]) && isnan(s1)
+                                     : s[5] == rows[i].s && s1 == rows[i].s);
+        assert_true(m[4] == -3.40282347e+38f && s[4] == 0.0f);
+    }
+}
+
 static void same_bits(const MathVectors *a, const MathVectors *b)
 {
     static float x[CHUNK], y[CHUNK], u[CHUNK], v[CHUNK];
@@ -394,6 +502,10 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_float_division),
         cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_exp_share),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_logsumexp_edges),
         cmocka_unit_test(test_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
