@@ -211,7 +211,8 @@ static const char *guard_text(Tables *t, const GuardTerm *g)
                                         [G_DIVISIBLE] = "TN_G_DIVISIBLE",
                                         [G_ARCH] = "TN_G_ARCH",
                                         [G_HAS] = "TN_G_HAS",
-                                        [G_WANT] = "TN_G_WANT"};
+                                        [G_WANT] = "TN_G_WANT",
+                                        [G_CHOICE] = "TN_G_CHOICE"};
     return arena_printf(t->a, "{%s, %d, %d, %" PRId64 "}", kinds[g->kind], number(t, g->a),
                         number(t, g->b), g->k);
 }
@@ -321,6 +322,8 @@ static void add_gemm(Tables *t, const Step *s)
         sb_printf(&text, ", .sum_b = %s", gemm_operand(t, &s->sum_b));
     if (s->accumulate)
         sb_puts(&text, ", .accumulate = 1");
+    if (s->tf32)
+        sb_puts(&text, ", .tf32 = 1");
     emit_line(&e, "%s},", sb_text(&text));
     t->ngemms++;
 }

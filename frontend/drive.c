@@ -99,6 +99,7 @@ static void set_options(Drive *d)
     c->debug = o->debug;
     c->pass.fast_math = c->lower.fast_math = o->fast_math;
     c->lower.tf32 = o->tf32;
+    c->lower.tune = o->tune || o->level >= 3;
     c->lower.no_cublas = !o->cublas;
     c->pass.deterministic = o->deterministic;
     c->pass.disabled = o->disabled.at;

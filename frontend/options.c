@@ -466,6 +466,8 @@ static bool *switch_of(Options *o, Id id)
         return &o->depend;
     case OPT_fast_math:
         return &o->fast_math;
+    case OPT_tune:
+        return &o->tune;
     case OPT_tf32:
         return &o->tf32;
     case OPT_deterministic:

@@ -155,9 +155,11 @@ static bool guard_holds(const At *at, const GuardTerm *g)
     case G_DIVISIBLE:
         return a % g->k == 0;
     case G_ARCH:
-        return at->r->cuda && at->r->sm >= g->k;
+        return at->r->cuda && (g->k < 0 ? at->r->sm < -g->k : at->r->sm >= g->k);
     case G_HAS:
-        return at->r->cuda;
+        return at->r->cuda && g->k > 0;
+    case G_CHOICE: /* what is taken before anything was measured */
+        return g->k % 256 == 0;
     case G_WANT:
         return true;
     }

@@ -129,12 +129,13 @@ static inline bool dim_same(Dim a, Dim b)
 }
 
 /* A guard is a conjunction; the empty one is true. */
-typedef enum { G_EQ, G_NE, G_LT, G_LE, G_DIVISIBLE, G_ARCH, G_HAS, G_WANT } GuardKind;
+typedef enum { G_EQ, G_NE, G_LT, G_LE, G_DIVISIBLE, G_ARCH, G_HAS, G_WANT, G_CHOICE } GuardKind;
 typedef enum { HAS_CUBLAS = 1 } Library; /* as TN_HAS_BLAS */
 typedef struct {
     GuardKind kind;
     Dim a, b;  /* EQ NE LT LE: a op b; DIVISIBLE: a % k == 0 */
-    int64_t k; /* DIVISIBLE, ARCH (>= k), HAS (Library), WANT (result number); -k: not so */
+    int64_t k; /* DIVISIBLE, ARCH (>= k), HAS (Library), WANT (result number); -k: not so.
+                * CHOICE: alternative k % 256 of choice k / 256, which is measured */
 } GuardTerm;
 typedef struct {
     GuardTerm *at;

@@ -61,7 +61,7 @@ typedef struct {
     /* GEMM: c(m,n) (+)= sum_k a(m,k) b(k,n), `batch` times; sum_a[m] (+)= sum_k a, sum_b[n] */
     Dim m, n, k, batch[2];
     GemmOperand a, b, c, sum_a, sum_b;
-    bool accumulate;
+    bool accumulate, tf32;
     /* LOOP: the symbol counts 0 .. cells - 1, or down; other: its END. END: other: its LOOP */
     Symbol loop;
     bool reverse;
@@ -99,6 +99,7 @@ typedef struct HostProgram {
     VEC(uint32_t) tape;  /* buffers on the tape, in order of Graph.saved */
     VEC(Step) steps;
     VEC(StepStrip) strips; /* in order of their steps */
+    uint32_t nchoices; /* G_CHOICE */
 } HostProgram;
 
 typedef struct HostModel {
@@ -126,6 +127,7 @@ typedef struct {
     bool no_sharing; /* -fno-conflicts: each temporary has memory of its own */
     bool tf32;      /* products of f32 in TF32 on tensor cores */
     bool no_cublas; /* products by kernels of our own alone */
+    bool tune;      /* CUDA: alternatives that differ in time alone are all made, and measured */
 } LowerOptions;
 /** Lowers every graph of the program after passes_run: fuse, lower, alias, order, conflicts.
  * The same graphs give one HostModel a target. NULL after diagnostics. */

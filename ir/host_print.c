@@ -94,7 +94,7 @@ static void put_gemm(Print *w, const Step *s)
             put_dim(w, s->batch[i]);
         }
     }
-    sb_putc(w->out, '}');
+    sb_puts(w->out, s->tf32 ? ", tf32}" : "}");
     const GemmOperand *sums[] = {&s->sum_a, &s->sum_b};
     for (int i = 0; i < 2; i++) {
         if (sums[i]->buf) {
@@ -137,8 +137,9 @@ static void put_when(Print *w, Guard g)
             sb_printf(w->out, " %% %" PRId64, t->k);
         } else {
             sb_printf(w->out, "%s %" PRId64,
-                      t->kind == G_WANT   ? "want"
-                      : t->kind == G_ARCH ? "arch"
+                      t->kind == G_WANT     ? "want"
+                      : t->kind == G_CHOICE ? "choice"
+                      : t->kind == G_ARCH   ? "arch"
                                           : "has",
                       t->k);
         }

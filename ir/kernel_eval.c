@@ -73,6 +73,7 @@ static bool holds(Run *r, Guard g)
             break;
         case G_ARCH:
         case G_HAS:
+        case G_CHOICE:
             ok = false;
             break;
         case G_WANT:

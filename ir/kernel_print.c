@@ -13,7 +13,8 @@ const char *const kernel_class_names[] = {"map", "row", "reduce", "contract", "s
 const char *const kernel_mode_names[] = {"in", "out", "inout"};
 const char *const kernel_loop_names[] = {"grid", "teams", "lanes", "serial", "unroll"};
 const char *const kernel_random_names[] = {"random_bits", "random_uniform", "random_normal"};
-const char *const kernel_guard_names[] = {"==", "!=", "<", "<=", "divides", "arch", "has", "want"};
+const char *const kernel_guard_names[] = {"==", "!=", "<", "<=", "divides", "arch", "has", "want",
+                                          "choice"};
 
 typedef struct {
     const Program *p;
@@ -83,6 +84,7 @@ static void put_guard(Print *w, Guard g)
         case G_ARCH:
         case G_HAS:
         case G_WANT:
+        case G_CHOICE:
             sb_printf(w->out, "%s %" PRId64, kernel_guard_names[t->kind], t->k);
             break;
         }

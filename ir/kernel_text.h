@@ -9,7 +9,7 @@ extern const char *const kernel_class_names[7];  /* by KClass */
 extern const char *const kernel_mode_names[3];   /* by KMode */
 extern const char *const kernel_loop_names[5];   /* by ForKind */
 extern const char *const kernel_random_names[3]; /* by RANDOM_... */
-extern const char *const kernel_guard_names[8];  /* by GuardKind */
+extern const char *const kernel_guard_names[9];  /* by GuardKind */
 
 /** The kernel's text without the names of the model: kernels with equal text do the same work, and
  * one serves for all, with pointers as parameters. Allocated in `scratch`. */

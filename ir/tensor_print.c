@@ -301,6 +301,7 @@ static void print_check(const Program *p, const EntryCheck *c, StrBuf *out)
     case G_ARCH:
     case G_HAS:
     case G_WANT:
+    case G_CHOICE:
         sb_printf(out, "%s(%lld)",
                   t->kind == G_ARCH  ? "arch"
                   : t->kind == G_HAS ? "has"

@@ -565,7 +565,9 @@ static void lower_group(Lower *l, uint32_t number)
     l->contract = grp->class == CLASS_CONTRACT && !grp->ride ? grp
                   : grp->ride                 ? &l->f->groups.at[grp->with]
                                               : NULL;
-    if (!l->o->no_sharing &&
+    const uint32_t from = l->h->steps.n;
+    const bool placed = l->choice_last >= number && l->choice_last; /* by the other alternative */
+    if (!l->o->no_sharing && !placed &&
         (grp->class == CLASS_ROW || (grp->class == CLASS_MAP && !grp->ride)))
         take_over(l, grp);
     switch (grp->class) {
@@ -591,6 +593,8 @@ static void lower_group(Lower *l, uint32_t number)
         break;
     }
     l->making = l->contract = NULL;
+    if (grp->class != CLASS_CONTRACT)
+        lower_chosen(l, from);
 }
 
 static Sym program_name(const Program *p, const Graph *g)
@@ -637,8 +641,11 @@ void lower_leave(Lower *l, const Lower *outer)
 
 void lower_groups(Lower *l)
 {
-    for (uint32_t i = 0; i < l->f->groups.n; i++)
+    const uint32_t outer = l->choice_last;
+    l->choice_last = 0;
+    for (uint32_t i = 0; i < l->f->groups.n; i = l->group + 1)
         lower_group(l, i);
+    l->choice_last = outer;
 }
 
 void lower_place_result(Lower *l, Val v, const Loc *loc)
@@ -703,8 +710,7 @@ static void lower_graph(Lower *l, Graph *g)
     make_tape(l);
     copy_results(l, true);
     copy_commits(l, true);
-    for (uint32_t i = 0; i < l->f->groups.n; i = l->group + 1)
-        lower_group(l, i);
+    lower_groups(l);
     copy_results(l, false);
     copy_commits(l, false);
     /* results read what commits overwrite, so temporaries go first, in the order they were noted */

@@ -61,6 +61,7 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
     s->sum_a = gemm_operand(l, &f->sum_a);
     s->sum_b = gemm_operand(l, &f->sum_b);
     s->accumulate = f->accumulate;
+    s->tf32 = l->o->cuda && l->o->tf32 && contract_type(l, &f->a) == DT_f32;
     s->when = some_elements(l, f);
     s->text = lower_text(l, f->c.val);
 }
@@ -182,11 +183,40 @@ static void loop_kernels(Lower *l, const FuseGroup *grp, const FuseGemm *f)
         loop_kernel(l, grp, f, &f->sum_b, NULL, &f->b);
 }
 
+static GuardTerm alternative(uint32_t choice, int which)
+{
+    return (GuardTerm){.kind = G_CHOICE, .k = (int64_t)choice * 256 + which};
+}
+
+/* Both forms where a tile takes along what follows it: the library's, and maps behind it, or a tile.
+ * Groups that follow are lowered as usual, as part of the first (Lower.choice). */
+static void lower_both(Lower *l, const FuseGroup *grp)
+{
+    const uint32_t first = l->group, from = l->h->steps.n;
+    if (!has_gemm(l, &grp->gemms.at[0]) || !lower_tile(l, grp, true))
+        return;
+    l->choice_last = l->group;
+    l->choice = alternative(l->h->nchoices, 0);
+    steps_when(l, from, alternative(l->h->nchoices++, 1));
+    l->group = l->group_first = first;
+}
+
+void lower_chosen(Lower *l, uint32_t from)
+{
+    if (!l->choice_last || l->group > l->choice_last)
+        return;
+    steps_when(l, from, l->choice);
+    steps_when(l, from, (GuardTerm){.kind = G_HAS, .k = HAS_CUBLAS});
+}
+
 void lower_contract(Lower *l, const FuseGroup *grp)
 {
     const bool own = l->o->cuda && l->o->no_cublas;
-    if (own && lower_tile(l, grp))
+    if (own && lower_tile(l, grp, false))
         return;
+    if (l->o->cuda && l->o->tune && !own && grp->gemms.n == 1)
+        lower_both(l, grp);
+    const uint32_t from = l->h->steps.n;
     for (uint32_t i = 0; i < grp->gemms.n; i++) {
         const FuseGemm *f = &grp->gemms.at[i];
         if (has_gemm(l, f) && !own)
@@ -194,4 +224,5 @@ void lower_contract(Lower *l, const FuseGroup *grp)
         else
             loop_kernels(l, grp, f);
     }
+    lower_chosen(l, from);
 }

@@ -14,7 +14,7 @@ KExpr contract_load(KBuild *b, uint32_t param, Dim row, Dim col, const Dim *batc
 
 /** CUDA: the products as tiles of our own, with what follows them as far as it is one of their
  * results at a time; those groups are lowered then, too (Lower.group is the last of them). False:
- * some product cannot be one, and nothing was lowered. */
-bool lower_tile(Lower *l, const FuseGroup *grp);
+ * some product cannot be one, and nothing was lowered. followed: only if something follows. */
+bool lower_tile(Lower *l, const FuseGroup *grp, bool followed);
 
 #endif

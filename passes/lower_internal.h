@@ -61,6 +61,8 @@ typedef struct {
     const FuseGroup *making; /* the same, while steps of it are made; else NULL */
     const FuseGroup *contract; /* that it is or rides with; or NULL */
     uint32_t group_first;    /* those from this one on are lowered together */
+    GuardTerm choice;        /* holds for the steps of groups up to choice_last, and the library */
+    uint32_t choice_last;    /* 0: there is none */
     VEC(LateCopy) late;      /* at the end of the program */
     bool failed;             /* a diagnostic was given */
     uint32_t *acc_of;        /* by node: accumulator + 1 of a reduce, in the kernel that is built */
@@ -181,6 +183,9 @@ void map_finish(KBuild *b, Symbol *axes, uint32_t n, KBlock *stores, Site site, 
 void lower_row(Lower *l, const FuseGroup *grp);
 void lower_reduce(Lower *l, const FuseGroup *grp);
 void lower_contract(Lower *l, const FuseGroup *grp);
+/** The steps from number `from` on are the library's alternative of a product that is measured, if
+ * this group is part of one. */
+void lower_chosen(Lower *l, uint32_t from);
 /** Adds a term to the guards of the steps from number `from` on. */
 void steps_when(Lower *l, uint32_t from, GuardTerm term);
 /** Nobody but the groups up to `group` reads the value, and nothing else keeps it. */

@@ -331,18 +331,20 @@ static bool fits(Lower *l, const FuseGemm *f)
            dim_hint(t, f->n) > FEW;
 }
 
-static uint32_t with_followers(Lower *l, const FuseGroup *grp, const FuseGemm *f, bool tensor)
+/* The last group that goes with the product. followed: where none does, nothing is made. */
+static uint32_t with_followers(Lower *l, const FuseGroup *grp, const FuseGemm *f, bool tensor,
+                               bool followed)
 {
     uint32_t last = l->group;
     if (grp->gemms.n == 1)
         while (last + 1 < l->f->groups.n && l->f->groups.at[last + 1].class == CLASS_MAP)
             last++;
-    while (!tile_kernel(l, grp, f, last, tensor))
+    while (!(followed && last == l->group) && !tile_kernel(l, grp, f, last, tensor))
         last--;
     return last;
 }
 
-bool lower_tile(Lower *l, const FuseGroup *grp)
+bool lower_tile(Lower *l, const FuseGroup *grp, bool followed)
 {
     for (uint32_t i = 0; i < grp->gemms.n; i++)
         if (!fits(l, &grp->gemms.at[i]))
@@ -353,7 +355,9 @@ bool lower_tile(Lower *l, const FuseGroup *grp)
         const DType d = contract_type(l, &f->a);
         const bool tensor = d == DT_bf16 || d == DT_f16 || (d == DT_f32 && l->o->tf32);
         uint32_t from = l->h->steps.n;
-        last = with_followers(l, grp, f, tensor);
+        last = with_followers(l, grp, f, tensor, followed);
+        if (followed && last == l->group)
+            return false;
         if (tensor) {
             steps_when(l, from, (GuardTerm){.kind = G_ARCH, .k = 80});
             from = l->h->steps.n;

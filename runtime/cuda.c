@@ -206,6 +206,28 @@ static tn__gpu *gpu_open(tn_context *ctx, tn__cuda *c, int number)
     return NULL;
 }
 
+/* Copies from one to the other take the short way, where there is one. */
+static void open_way(const tn__gpu *from, const tn__gpu *to)
+{
+    int can = 0;
+    CUcontext old;
+    if (from->cu->can_access_peer(&can, from->device, to->device) || !can ||
+        from->cu->push(from->context))
+        return;
+    from->cu->enable_peer(to->context, 0); /* refused where it is open: as good */
+    from->cu->pop(&old);
+}
+
+/* With those that are open already. */
+static void meet_others(const tn__cuda *c, const tn__gpu *g)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->gpus[i] && c->gpus[i] != g) {
+            open_way(g, c->gpus[i]);
+            open_way(c->gpus[i], g);
+        }
+}
+
 tn__device *tn__cuda_get(tn_context *ctx, int number)
 {
     pthread_mutex_lock(&ctx->lock);
@@ -216,10 +238,14 @@ tn__device *tn__cuda_get(tn_context *ctx, int number)
     else if (c && (number < 0 || number >= c->count))
         tn__fail(TN_UNSUPPORTED, "cuda:%d: there %s %d CUDA device%s", number,
                  c->count == 1 ? "is" : "are", c->count, c->count == 1 ? "" : "s");
-    else if (c && !c->gpus[number])
-        g = c->gpus[number] = gpu_open(ctx, c, number);
-    else if (c)
+    else if (c) {
+        const bool opens = !c->gpus[number];
+        if (opens)
+            c->gpus[number] = gpu_open(ctx, c, number);
         g = c->gpus[number];
+        if (g && opens)
+            meet_others(c, g);
+    }
     pthread_mutex_unlock(&ctx->lock);
     return g ? &g->base : NULL;
 }

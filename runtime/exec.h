@@ -64,6 +64,13 @@ tn_status tn__write_back(Call *c);
 void tn__unpack_results(const Call *c);
 void tn__unplace(Call *c, bool failed);
 
+/* tune.c */
+/** The choices of a new plan: known answers, or the beginning of measurements. */
+tn_status tn__tuning_begin(tn_model *m, const tn_program *p, tn__plan *plan);
+void tn__tuning_free(tn__plan *plan);
+/** The steps of a call whose plan is being measured. */
+tn_status tn__tune(Call *c);
+
 /* tape.c */
 tn_status tn__tape_create(Call *c, int program);
 void tn__tape_keep(Call *c); /* after the steps: where each entry lies; takes over staged copies */

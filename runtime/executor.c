@@ -186,7 +186,9 @@ static bool changes_state(const tn_program *p)
 static tn_status work(Call *c)
 {
     const tn__backend *ops = c->m->dev->ops;
-    tn_status s = ops->run ? ops->run(c) : tn__run_steps(c, 0, c->p->nsteps);
+    tn_status s = c->plan->tuning ? tn__tune(c)
+                  : ops->run      ? ops->run(c)
+                                  : tn__run_steps(c, 0, c->p->nsteps);
     if (!s)
         s = tn__write_back(c);
     const tn_status end = ops->end(c->m, c->stream);

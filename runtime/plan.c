@@ -96,6 +96,8 @@ static bool guard_holds(tn__device *dev, const tn_program *p, const tn_guard *g,
                 return plan->given[i] != 0;
         return true;
     }
+    case TN_G_CHOICE:
+        return plan->choice ? plan->choice[g->k / 256] == g->k % 256 : g->k % 256 == 0;
     case TN_G_ARCH:
         return g->k < 0 ? !dev->ops->arch(dev, -g->k) : dev->ops->arch(dev, g->k);
     case TN_G_HAS:
@@ -200,6 +202,8 @@ void tn__plan_free(tn__plan *p)
         return;
     if (p->graph)
         p->forget(p->graph);
+    tn__tuning_free(p);
+    free(p->choice);
     free(p->symbols);
     free(p->given);
     free(p->dims);
@@ -314,7 +318,7 @@ tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const u
     plan->used = m->clock;
     memcpy(plan->symbols, symbols, sizeof *symbols * (size_t)p->nsymbols);
     memcpy(plan->given, given, (size_t)p->nargs);
-    if (plan_fill(m->dev, p, plan) || keep(m, plan)) {
+    if (plan_fill(m->dev, p, plan) || tn__tuning_begin(m, p, plan) || keep(m, plan)) {
         tn__plan_free(plan);
         return NULL;
     }

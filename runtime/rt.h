@@ -48,6 +48,8 @@ typedef struct {
 } tn__loop;
 
 /* A plan: everything about one program at given sizes that does not depend on pointers. */
+typedef struct tn__tuning tn__tuning;
+
 typedef struct tn__plan {
     int program;
     uint64_t hash;
@@ -63,6 +65,8 @@ typedef struct tn__plan {
     int nloops;
     size_t arena, tape; /* bytes needed */
     uint64_t used;      /* clock of the last use, for eviction */
+    uint8_t *choice;     /* per choice of the program: its alternative; NULL: there is none */
+    tn__tuning *tuning;  /* while it is measured */
     /* the backend's: what was made of the steps, and how it ends */
     void *graph;
     void (*forget)(void *graph);

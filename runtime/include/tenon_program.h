@@ -24,9 +24,9 @@ typedef struct {
     int32_t fixed;            /* 1: value is lo (given by -D); 2: counts the turns of a loop */
 } tn_symbol;
 
-enum { TN_G_EQ, TN_G_NE, TN_G_LT, TN_G_LE, TN_G_DIVISIBLE, TN_G_ARCH, TN_G_HAS, TN_G_WANT };
+enum { TN_G_EQ, TN_G_NE, TN_G_LT, TN_G_LE, TN_G_DIVISIBLE, TN_G_ARCH, TN_G_HAS, TN_G_WANT, TN_G_CHOICE };
 /* a, b: numbers of sizes; k: divisor, architecture (80: sm_80 or later), library or result; -k: an
- * older architecture, no such library */
+ * older architecture, no such library. CHOICE: alternative k % 256 of choice k / 256 (tune.c) */
 enum { TN_HAS_BLAS = 1 };
 typedef struct {
     int32_t kind, a, b;
@@ -141,6 +141,7 @@ typedef struct {
     int32_t m, n, k, batch0, batch1;
     tn_gemm_operand a, b, c, sum_a, sum_b;
     int32_t accumulate;
+    int32_t tf32; /* f32 on GPUs: 10 bits of each factor are enough */
 } tn_gemm_step;
 typedef struct {
     int32_t buf, offset;

@@ -178,6 +178,26 @@ graphs() {
     check "gives the same bits" cmp graphs.npz steps.npz
 }
 
+tune() {
+    check "a chain with alternatives" "$tenon" -tune -c "$root/tests/cuda/graph.tn" -o chain.o
+    check "its program" "${CC:-cc}" -std=c11 -I. -I"$root/runtime/include" "$root/tests/cuda/graph.c" chain.o \
+        "$build/libtenon.a" -lm -lpthread -ldl -o graph
+    local env=(env LD_LIBRARY_PATH="$vgpu" VGPU_TRACE=1)
+    check "the first calls are measured" "${env[@]}" TENON_TUNE=answers ./graph nearly
+    check "by events" sh -c '[ "$(grep -c cuEventRecord log)" -gt 100 ]'
+    check "each choice of each size has its answer" sh -c '[ "$(wc -l <answers)" = 6 ]'
+    cp answers before
+    check "they are known to the next process" "${env[@]}" TENON_TUNE=answers ./graph
+    check "which measures nothing" sh -c '[ "$(grep -c cuEventRecord log)" -lt 60 ]'
+    check "and writes nothing" cmp answers before
+    sed -i 's/ [01]$/ 1/' answers
+    check "tiles for all" env VGPU_TABLE=1 LD_LIBRARY_PATH="$vgpu" TENON_TUNE=answers ./graph
+    check "no product by the library" sh -c '! "$@" 2>&1 | grep -q cublasGemm' - "${env[@]}" TENON_TUNE=answers ./graph
+    check "TENON_TUNE=0: the library" "${env[@]}" TENON_TUNE=0 ./graph
+    check "multiplies" grep -q cublasGemm log
+    check "-O3 has alternatives too" sh -c '"$0" -O3 -S -target=cuda "$1" -o o3/ && grep -q TN_G_CHOICE o3/chain.c' "$tenon" "$root/tests/cuda/graph.tn"
+}
+
 maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted() {
         both maps "$@"
@@ -223,7 +243,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | report | graphs | maps | products | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | graphs | tune | maps | products | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done

@@ -34,8 +34,18 @@ static DLTensor on_host(float *at, int64_t *shape)
         .data = at, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = shape};
 }
 
-int main(void)
+/* With an argument: only nearly, as sums may be made in another order. */
+static int differ(const float *a, const float *b, size_t n, int nearly)
 {
+    for (size_t i = 0; i < n; i++)
+        if (nearly ? !(a[i] - b[i] < 1e-5f && b[i] - a[i] < 1e-5f) : memcmp(a + i, b + i, 4) != 0)
+            return 1;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     static const int rows[SIZES] = {5, MOST};
     static float values[MOST * IN], first[SIZES][MOST * OUT], again[MOST * OUT];
     tn_context *ctx = NULL;
@@ -61,10 +71,10 @@ int main(void)
             const int p = call % PLACES;
             must(chain_forward(m, on, &x[p], &y[p]), "call");
             must(tn_copy(&to, &y[p], on, 0), "copy");
-            const size_t bytes = sizeof(float) * (size_t)rows[s] * OUT;
+            const size_t n = (size_t)rows[s] * OUT;
             if (!call)
-                memcpy(first[s], again, bytes);
-            bad += memcmp(first[s], again, bytes) != 0;
+                memcpy(first[s], again, n * sizeof(float));
+            bad += differ(first[s], again, n, argc > 1);
         }
         for (int p = 0; p < PLACES; p++) {
             tn_tensor_release(&x[p]);
