@@ -138,6 +138,35 @@ static KExpr value_key(KBuild *b, const Node *n)
 /* --- pointwise
  * ------------------------------------------------------------------------------------ */
 
+/* iota == t with a t of 64 bits: compared as 32, where no index is -1. Eight bytes for each of four
+ * would halve the width of a vector, for a class that is the same along the row.
+ *
+ *   cast(i32(j), i64) == t     ->     i32(j) == where(cast(cast(t, i32), i64) == t, cast(t, i32), -1)
+ */
+static void compare_narrow(KBuild *b, KExprInfo *x)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const KExprInfo wide = *kexpr(b->k, x->in[i]);
+        const KExpr t = x->in[1 - i];
+        if (wide.kind != KE_CAST || wide.type != DT_i64 || kexpr(b->k, t)->type != DT_i64)
+            continue;
+        const KExprInfo index = *kexpr(b->k, wide.in[0]);
+        if (index.kind != KE_INDEX || index.type != DT_i32 || kexpr(b->k, t)->kind == KE_CAST)
+            continue;
+        const KExpr low = kbuild_cast(b, t, DT_i32);
+        KExprInfo same = {.kind = KE_OP, .op = OP_eq, .type = DT_bool, .nin = 2};
+        same.in[0] = kbuild_cast(b, low, DT_i64);
+        same.in[1] = t;
+        KExprInfo narrow = {.kind = KE_OP, .op = OP_where, .type = DT_i32, .nin = 3};
+        narrow.in[0] = make(b, same);
+        narrow.in[1] = low;
+        narrow.in[2] = kbuild_const(b, DT_i32, -1);
+        x->in[i] = wide.in[0];
+        x->in[1 - i] = make(b, narrow);
+        return;
+    }
+}
+
 /* Half types: arithmetic in f32, rounded where the value is defined. */
 static KExpr value_pointwise(KBuild *b, const Node *n, const TypeInfo *ty, const Dim *at)
 {
@@ -152,6 +181,8 @@ static KExpr value_pointwise(KBuild *b, const Node *n, const TypeInfo *ty, const
         KExpr e = kbuild_value(b, n->in[i], at);
         x.in[i] = kbuild_cast(b, e, dtype_compute(kexpr(b->k, e)->type));
     }
+    if (n->op == OP_eq || n->op == OP_ne)
+        compare_narrow(b, &x);
     x.type = dtype_compute(ty->dtype);
     return kbuild_cast(b, make(b, x), ty->dtype);
 }
