@@ -443,8 +443,8 @@ static const char *infer_cumulate(Infer *q)
         return "there is no such prefix reduction";
     }
     const bool index = q->nin == 1 && (kind == RED_argmax || kind == RED_argmin);
-    if (index && mode & 2)
-        return "an index of nothing";
+    if (q->nin == 1 && kind != RED_add && kind != RED_mul && mode & CUMULATE_EXCLUSIVE)
+        return "an extreme of nothing";
     const TypeInfo t = *x;
     const char *error = result(q, t.dtype, t.shape, t.rank);
     return error || !index ? error : result(q, DT_i32, t.shape, t.rank);

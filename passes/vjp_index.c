@@ -324,10 +324,7 @@ void vjp_cumulate(Reverse *r, uint32_t id, const Node *n, const Val *dy)
         vjp_stage(r, -1);
         const Reducer with_index = kind == RED_max ? RED_argmax : RED_argmin;
         Val y = build_cumulate(r->b, with_index, n->in[0], axis, mode & CUMULATE_REVERSE);
-        Val d = dy[0];
-        if (mode & CUMULATE_EXCLUSIVE)
-            d = shifted(r, true, d, vjp_full(r, 0, &outer), axis, mode & CUMULATE_REVERSE);
-        vjp_give(r, n, 0, scatter_along(r, &x, val_result(y, 1), d, axis, false));
+        vjp_give(r, n, 0, scatter_along(r, &x, val_result(y, 1), dy[0], axis, false));
         break;
     }
     }

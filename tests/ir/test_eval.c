@@ -390,6 +390,28 @@ static void test_reductions(void **state)
     EXPECT(X "%i = slice %x {start=[0, 1]} : f32[2, 1]\n%j = reshape %i : f32[2]\n"
              "%y = cumulate %x, %x, %j {kind=none, axis=1, mode=0} : f32[2, 3]\nreturn %y",
            0, 1, 4, 120, 1331, 15984);
+    EXPECT(X "%y, %y#1 = cumulate %x {kind=argmax, axis=1, mode=1} : f32[2, 3], i32[2, 3]\n"
+             "return %y#1",
+           2, 2, 2, 2, 2, 2);
+    EXPECT(X "%y, %y#1 = sort %x {axis=1, mode=1, extent=2} : f32[2, 2], i32[2, 2]\nreturn %y", 2, 1,
+           12, 11);
+    EXPECT(X "%y, %y#1 = sort %x {axis=0, mode=1, extent=2} : f32[2, 3], i32[2, 3]\nreturn %y#1", 1,
+           1, 1, 0, 0, 0);
+    /* of one index several times: the last one stays, or all are added */
+    EXPECT(X "%n = iota {axis=0} : i32[3]\n%t = transpose %x {perm=[1, 0]} : f32[3, 2]\n"
+             "%k = sub %n, %n : i32[3]\n"
+             "%y = scatter %x, %k, %x {axis=1, batch=0, kind=none, mode=0, unique=0, joint=1} : "
+             "f32[2, 3]\nreturn %y",
+           2, 1, 2, 12, 11, 12);
+    EXPECT(X "%n = iota {axis=0} : i32[3]\n%k = sub %n, %n : i32[3]\n"
+             "%y = scatter %x, %k, %x {axis=1, batch=0, kind=add, mode=0, unique=0, joint=1} : "
+             "f32[2, 3]\nreturn %y",
+           3, 1, 2, 43, 11, 12);
+    EXPECT(X "%n = iota {axis=0} : i32[3]\n%k = add %n, %n : i32[3]\n"
+             "%u = reshape %x : f32[6]\n%v = slice %u {start=3} : f32[3]\n"
+             "%y = scatter %x, %k, %v {axis=0, batch=0, kind=max, mode=2, unique=1, joint=2} : "
+             "f32[2, 3]\nreturn %y",
+           10, 1, 11, 10, 12, 12);
     /* over nothing: the identity */
     EXPECT(X "%e = slice %x {start=[0, 3]} : f32[2, 0]\n%y = reduce %e {kind=max, axes=1} : f32[2]"
              "\n%g = isinf %y : bool[2]\nreturn %g",

@@ -360,18 +360,74 @@ static void test_gather(void **state)
         x = input(&c, DT_f64, shape_234, 3, -1, 1);
         i = input(&c, DT_i64, rows, 1, 0, 2.99);
         check_case(&c, build1(&c.b, OP_sin, build_gather(&c.b, x, i, 1, 1, mode)));
+        static const int64_t many[] = {2, 5};
+        c = begin("gather of many");
+        x = input(&c, DT_f64, shape_234, 3, -1, 1);
+        i = input(&c, DT_i64, many, 2, lo, mode == GATHER_CHECK ? 2.99 : 4.99);
+        check_case(&c, build1(&c.b, OP_sin, build_gather(&c.b, x, i, 1, 1, mode)));
     }
+}
+
+static void test_scatter(void **state)
+{
+    (void)state;
+    static const Reducer kinds[] = {RED_none, RED_add, RED_max, RED_min};
+    static const int64_t few[] = {2, 5}, wide[] = {2, 5, 4}, flat[] = {3}, rows[] = {3, 4};
+    for (int mode = GATHER_CHECK; mode <= GATHER_FILL; mode++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            const double lo = mode == GATHER_CHECK ? 0 : -1.99;
+            Case c = begin("scatter");
+            Val x = input(&c, DT_f64, shape_234, 3, -1, 1);
+            Val i = input(&c, DT_i64, few, 2, lo, mode == GATHER_CHECK ? 2.99 : 4.99);
+            Val u = input(&c, DT_f64, wide, 3, -1, 1);
+            Val y = build_scatter(&c.b, x, i, build1(&c.b, OP_sin, u), 1, 1, kinds[k], mode, false);
+            check_case(&c, build1(&c.b, OP_sin, y));
+            c = begin("scatter over two axes");
+            x = input(&c, DT_f64, shape_234, 3, -1, 1);
+            i = input(&c, DT_i64, flat, 1, lo, mode == GATHER_CHECK ? 5.99 : 7.99);
+            u = input(&c, DT_f64, rows, 2, -1, 1);
+            y = build_scatter_joint(&c.b, build1(&c.b, OP_exp, x), i, u, 0, 2, 0, kinds[k], mode,
+                                    false);
+            check_case(&c, build1(&c.b, OP_sin, y));
+        }
+    /* a row of indices that come once */
+    Case c = begin("unique");
+    Val x = input(&c, DT_f64, shape_234, 3, -1, 1), u = input(&c, DT_f64, rows, 2, -1, 1);
+    Val i = build_iota(&c.b, (Dim[]){size(&c, 3)}, 1, 0);
+    assert_true(index_is_unique(c.p, c.g, i, 0));
+    check_case(&c, build1(&c.b, OP_sin, build_scatter_joint(&c.b, x, i, u, 0, 2, 0, RED_none,
+                                                            GATHER_CHECK, true)));
+}
+
+static void test_sort(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++)
+        for (uint32_t axis = 0; axis < 3; axis++) {
+            Case c = begin("sort");
+            Val x = input(&c, DT_f64, shape_234, 3, -1, 1);
+            Val y = build_sort(&c.b, x, axis, way, size(&c, way ? 2 : shape_234[axis]));
+            check_case(&c, build1(&c.b, OP_sin, y));
+        }
 }
 
 static void test_cumulate(void **state)
 {
     (void)state;
-    for (int64_t mode = 0; mode < 4; mode++) {
-        Case c = begin("cumulate");
-        Val x = input(&c, DT_f64, shape_234, 3, -1, 1);
-        int64_t kind = RED_add, axis = 1;
-        Attr attrs[] = {{&kind, 1}, {&axis, 1}, {&mode, 1}};
-        check_case(&c, build1(&c.b, OP_sin, build(&c.b, OP_cumulate, &x, 1, attrs)));
+    static const Reducer kinds[] = {RED_add, RED_mul, RED_max, RED_min, RED_argmax, RED_argmin};
+    static const int64_t outer[] = {2, 4};
+    for (int mode = 0; mode < 4; mode++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            if (k >= 2 && mode & CUMULATE_EXCLUSIVE)
+                continue;
+            Case c = begin("cumulate");
+            Val x = input(&c, DT_f64, shape_234, 3, -1, 1);
+            check_case(&c, build1(&c.b, OP_sin, build_cumulate(&c.b, kinds[k], x, 1, mode)));
+        }
+        Case c = begin("linear recurrence");
+        Val a = input(&c, DT_f64, shape_234, 3, -1, 1), x = input(&c, DT_f64, shape_234, 3, -1, 1);
+        Val init = input(&c, DT_f64, outer, 2, -1, 1);
+        check_case(&c, build1(&c.b, OP_sin, build_linear(&c.b, a, x, init, 1, mode)));
     }
 }
 
@@ -467,16 +523,10 @@ static void test_segment(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    Case c = begin("gather of many");
-    static const int64_t three[] = {3}, five[] = {5};
-    Val x = input(&c, DT_f64, five, 1, 0, 1), i = input(&c, DT_i64, three, 1, 0, 4.99), d;
-    Val y = weigh(&c, build_gather(&c.b, x, i, 0, 0, GATHER_CHECK), 0.2);
-    assert_false(differentiate(&c.b, &y, NULL, 1, &x, 1, &d));
-    assert_int_equal(diag_errors(c.cx->diags), 1);
-    ctx_destroy(c.cx);
-    c = begin("detach");
-    x = input(&c, DT_f64, five, 1, 0, 1);
-    y = weigh(&c, build1(&c.b, OP_detach, x), 0.2);
+    Case c = begin("detach");
+    static const int64_t five[] = {5};
+    Val x = input(&c, DT_f64, five, 1, 0, 1), d;
+    Val y = weigh(&c, build1(&c.b, OP_detach, x), 0.2);
     assert_true(differentiate(&c.b, &y, NULL, 1, &x, 1, &d));
     assert_int_equal(d.node, 0);
     ctx_destroy(c.cx);
@@ -491,6 +541,8 @@ int main(void)
         cmocka_unit_test(test_dot),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_sort),
         cmocka_unit_test(test_cumulate),
         cmocka_unit_test(test_call),
         cmocka_unit_test(test_segment),
