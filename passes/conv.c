@@ -1,4 +1,5 @@
-/* conv.c: what kernels have no words for becomes what they have.
+/* conv.c: what kernels have no words for becomes what they have. Convolutions over one or two axes
+ * stay, if lower_conv.c can do them; those that are products do not.
  *
  *   %y = conv %x, %w               %y = dot %w, transpose(window %x)     one product: the window is
  *                                                                        an operand that is stored
@@ -8,6 +9,8 @@
  *   %y = fold %x                   %y = reduce (unwindow %x) {add}
  *
  * SPDX-License-Identifier: MIT */
+#include "passes/conv.h"
+
 #include "passes/analysis.h"
 #include "passes/pipeline.h"
 
@@ -277,6 +280,60 @@ static Val product_form(const Conv *c)
     return images_first(c, y, 0);
 }
 
+/* --- what stays ------------------------------------------------------------------------------- */
+
+static double known(const Program *p, const Window *w, uint32_t n, bool windows)
+{
+    double product = 1;
+    for (uint32_t i = 0; i < n; i++)
+        product *= dim_hint(p->cx->dims, windows ? w[i].size : w[i].out);
+    return product;
+}
+
+bool conv_is_long(const Program *p, const Graph *g, const Node *n)
+{
+    Window w[MAX_RANK];
+    const uint32_t axes = node_windows(p, g, n, w);
+    return known(p, w, axes, true) > known(p, w, axes, false);
+}
+
+/* Rows and columns that a cell packs for one channel, around the least that it works on. */
+static bool has_room(const Program *p, const Window *w, uint32_t n, bool lengthy)
+{
+    int64_t taps = 1, high = 1, wide = 1, phases = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const Dim slides = lengthy ? w[i].out : w[i].size;
+        const int64_t step = lengthy ? w[i].dilation : w[i].stride;
+        const int64_t apart = lengthy ? w[i].stride : w[i].dilation;
+        int64_t k, whole = 64;
+        if (!dim_is_const(p->cx->dims, slides, &k) || k < 1 || k > CONV_TAPS)
+            return false;
+        if (lengthy && i + 1 == n && !dim_is_const(p->cx->dims, w[i].size, &whole))
+            return false;
+        taps *= k;
+        phases *= step;
+        if (i + 1 == n)
+            wide = whole + (k - 1) * apart / step;
+        else
+            high = 3 + (k - 1) * apart / step;
+    }
+    const int64_t rows = lengthy ? 16 + phases * (high + 1) : phases * high;
+    return taps <= (lengthy ? CONV_LONG_TAPS : CONV_TAPS) && rows * wide <= CONV_ROOM;
+}
+
+bool conv_is_direct(const Program *p, const Graph *g, const Node *n)
+{
+    Window w[MAX_RANK];
+    const uint32_t axes = node_windows(p, g, n, w);
+    const DType t = type_info(p, n->types[0])->dtype;
+    if (axes > 2 || (t != DT_f32 && t != DT_f64))
+        return false;
+    for (uint32_t i = 0; i < axes; i++)
+        if (w[i].spread != 1)
+            return false;
+    return has_room(p, w, axes, conv_is_long(p, g, n));
+}
+
 /* --- choice ----------------------------------------------------------------------------------- */
 
 static Val expand(const Conv *c);
@@ -318,6 +375,7 @@ static Val expand(const Conv *c)
 static void expand_conv(Rewrite *rw, uint32_t id)
 {
     const Node n = rw->old->nodes.at[id];
+    const bool direct = conv_is_direct(rw->b.p, rw->old, &n);
     Conv c = {.b = &rw->b,
               .t = rw->b.p->cx->dims,
               .x = rewrite_get(rw, n.in[0]),
@@ -329,7 +387,10 @@ static void expand_conv(Rewrite *rw, uint32_t id)
     c.images = c.xt.shape[0];
     c.in = c.wt.shape[1];
     c.out = dim_floordiv(c.t, c.wt.shape[0], dim_const(c.t, c.groups));
-    rewrite_set(rw, (Val){id, 0}, expand(&c));
+    if (direct && !is_pointwise(&c))
+        rewrite_copy(rw, id);
+    else
+        rewrite_set(rw, (Val){id, 0}, expand(&c));
 }
 
 static bool has_windows(const Graph *g)

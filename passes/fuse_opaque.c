@@ -17,7 +17,7 @@ bool op_is_opaque(Op op)
 
 bool op_takes_views(Op op)
 {
-    return op == OP_attention || op == OP_attention_grad;
+    return op == OP_attention || op == OP_attention_grad || op == OP_conv;
 }
 
 bool op_updates_first(Op op)
@@ -36,8 +36,11 @@ static FuseView view_of(const Fuser *f, const Node *n, uint32_t i)
         whole.stride[k] = size;
         size = dim_mul(f->t, size, t.shape[k]);
     }
-    if ((i >= vectors && i < fixed) || t.rank == 0 || !fuse_strided(f, n->in[i], &view))
+    if ((n->op != OP_conv && i >= vectors && i < fixed) || t.rank == 0 ||
+        !fuse_strided(f, n->in[i], &view))
         return whole;
+    if (n->op == OP_conv)
+        return view;
     return i < vectors && !dim_is_one(f->t, view.stride[3]) ? whole : view;
 }
 

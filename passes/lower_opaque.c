@@ -153,6 +153,9 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
     case OP_sort:
         lower_sort(l, grp);
         break;
+    case OP_conv:
+        lower_conv(l, grp);
+        break;
     case OP_attention:
     case OP_attention_grad:
         lower_attention(l, grp);

@@ -45,6 +45,7 @@ void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp);
 
 void lower_scatter(Lower *l, const FuseGroup *grp);
 void lower_sort(Lower *l, const FuseGroup *grp);
+void lower_conv(Lower *l, const FuseGroup *grp);
 void lower_attention(Lower *l, const FuseGroup *grp);
 void lower_cumulate(Lower *l, const FuseGroup *grp);
 

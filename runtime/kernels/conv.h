@@ -1,0 +1,342 @@
+/* conv.h: convolutions over two axes of images in C; T stands for f32 or f64 (see scatter.h).
+ *
+ * x[n, c, h, w] and w[m, c, kh, kw] lie anywhere (strides x_.., w_.. in elements, of any sign; neighbours
+ * along a row of x are x_w apart), y is [N, G*M, OH, OW]. A group of G has C channels and M results.
+ * Windows: s_ stride, d_ dilation, p_ what stands before the first element.
+ *
+ * A cell packs the rows that it needs, with zeros around them, so that neighbouring results read
+ * neighbouring elements whatever the stride is: [channel][h % s_h][w % s_w][row][width]. Then a
+ * tile of 8 channels by 48 pixels (of one flat index that runs over the gaps between rows too) stays
+ * in registers while the sum runs over channels and window.
+ *
+ * Sums run serially, with fused multiply-adds: the bits do not depend on the width of vectors.
+ * SPDX-License-Identifier: MIT */
+
+/*@ conv_pack_T: */
+TN_FN void tn_conv_pack_T(T_mem *restrict to, const T_mem *x, int64_t x_h, int64_t x_w, int64_t H,
+                          int64_t W, int64_t row0, int64_t col0, int64_t rows, int64_t width,
+                          int64_t s_h, int64_t s_w)
+{
+    /* one channel: s_h * s_w planes of rows * width; row i of plane p is row0 + i * s_h + p of x */
+    for (int64_t p = 0; p < s_h; p++)
+        for (int64_t q = 0; q < s_w; q++)
+            for (int64_t i = 0; i < rows; i++, to += width) {
+                const int64_t h = row0 + i * s_h + p, first = col0 + q;
+                /* columns lo .. hi of this row are inside */
+                int64_t lo = first >= 0 ? 0 : (-first + s_w - 1) / s_w;
+                int64_t hi = W > first ? (W - first + s_w - 1) / s_w : 0;
+                hi = hi < width ? hi : width;
+                lo = h < 0 || h >= H || lo > hi ? hi : lo;
+                if (h < 0 || h >= H)
+                    lo = hi = 0;
+                const T_mem *from = x + h * x_h + (first + lo * s_w) * x_w;
+                const int64_t n = hi - lo, step = s_w * x_w;
+                for (int64_t j = 0; j < lo; j++)
+                    to[j] = 0;
+                if (step == 1)
+                    for (int64_t j = 0; j < n; j++)
+                        to[lo + j] = from[j];
+                else
+                    for (int64_t j = 0; j < n; j++)
+                        to[lo + j] = from[j * step];
+                for (int64_t j = hi; j < width; j++)
+                    to[j] = 0;
+            }
+}
+
+/*@ conv_fma_f32: */
+#ifndef TN_CONV_BYTES
+#ifdef __AVX512F__
+#define TN_CONV_BYTES 64 /* of a vector; rows of a tile: as many as registers hold */
+#define TN_CONV_ROWS 8
+#else
+#define TN_CONV_BYTES 32
+#define TN_CONV_ROWS 4
+#endif
+#endif
+typedef float tn_conv_lanes_f32 __attribute__((vector_size(TN_CONV_BYTES), aligned(4), may_alias));
+TN_FN tn_conv_lanes_f32 tn_conv_fma_f32(tn_conv_lanes_f32 a, tn_conv_lanes_f32 b, tn_conv_lanes_f32 c)
+{
+#if defined(__clang__)
+    return __builtin_elementwise_fma(a, b, c);
+#elif defined(__AVX512F__)
+    return (tn_conv_lanes_f32)__builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+#elif defined(__FMA__)
+    return (tn_conv_lanes_f32)__builtin_ia32_vfmaddps256(a, b, c);
+#else
+    for (unsigned i = 0; i < sizeof a / sizeof a[0]; i++)
+        c[i] = fmaf(a[i], b[i], c[i]);
+    return c;
+#endif
+}
+
+/*@ conv_fma_f64: */
+#ifndef TN_CONV_BYTES
+#ifdef __AVX512F__
+#define TN_CONV_BYTES 64 /* of a vector; rows of a tile: as many as registers hold */
+#define TN_CONV_ROWS 8
+#else
+#define TN_CONV_BYTES 32
+#define TN_CONV_ROWS 4
+#endif
+#endif
+typedef double tn_conv_lanes_f64 __attribute__((vector_size(TN_CONV_BYTES), aligned(8), may_alias));
+TN_FN tn_conv_lanes_f64 tn_conv_fma_f64(tn_conv_lanes_f64 a, tn_conv_lanes_f64 b, tn_conv_lanes_f64 c)
+{
+#if defined(__clang__)
+    return __builtin_elementwise_fma(a, b, c);
+#elif defined(__AVX512F__)
+    return (tn_conv_lanes_f64)__builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
+#elif defined(__FMA__)
+    return (tn_conv_lanes_f64)__builtin_ia32_vfmaddpd256(a, b, c);
+#else
+    for (unsigned i = 0; i < sizeof a / sizeof a[0]; i++)
+        c[i] = fma(a[i], b[i], c[i]);
+    return c;
+#endif
+}
+
+/*@ conv_tile_T: conv_fma_T */
+TN_FN __attribute__((always_inline)) void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a,
+                                                         const T_mem *restrict b,
+                                                         const int32_t *restrict off, int64_t channels,
+                                                         int64_t plane, int64_t taps, const int m,
+                                                         const int nv, int add)
+{
+    /* c[i][v] (+)= sum over channels and taps of a[k][i] * b[plane * channel + off[tap] + v] */
+    enum { L = TN_CONV_BYTES / sizeof(T_mem) };
+    tn_conv_lanes_T s[8][3];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < nv; j++)
+            s[i][j] = add ? *(const tn_conv_lanes_T *)(c + (i * 3 + j) * L) : (tn_conv_lanes_T){0};
+    for (int64_t k = 0; k < channels; k++, b += plane)
+        for (int64_t t = 0; t < taps; t++, a += TN_CONV_ROWS) {
+            const T_mem *at = b + off[t];
+            tn_conv_lanes_T x[3];
+#pragma GCC unroll 3
+            for (int j = 0; j < nv; j++)
+                x[j] = *(const tn_conv_lanes_T *)(at + j * L);
+#pragma GCC unroll 8
+            for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+                for (int j = 0; j < nv; j++)
+                    s[i][j] = tn_conv_fma_T((tn_conv_lanes_T){0} + a[i], x[j], s[i][j]);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < nv; j++)
+            *(tn_conv_lanes_T *)(c + (i * 3 + j) * L) = s[i][j];
+}
+
+/*@ conv_put_T: */
+TN_FN void tn_conv_put_T(T_mem *restrict y, T_mem *restrict c, int64_t v, int64_t end, int64_t width,
+                         int64_t cols, int64_t OW, int64_t plane, int64_t m, int64_t pitch,
+                         int fetch)
+{
+    /* between results in rows of OW, m planes, and a tile of pixels v .. end of rows of `width` */
+    for (int64_t j = v; j < end;) {
+        const int64_t r = j / width, at = j - r * width, rest = width - at;
+        const int64_t run = rest < end - j ? rest : end - j, inside = at < cols ? cols - at : 0;
+        const int64_t n = inside < run ? inside : run;
+        for (int64_t i = 0; i < m; i++) {
+            T_mem *restrict to = y + i * plane + r * OW + at;
+            T_mem *restrict tile = c + i * pitch + (j - v);
+            if (fetch)
+                for (int64_t l = 0; l < n; l++)
+                    tile[l] = to[l];
+            else
+                for (int64_t l = 0; l < n; l++)
+                    to[l] = tile[l];
+        }
+        j += run;
+    }
+}
+
+/*@ conv_T: conv_pack_T conv_tile_T conv_put_T */
+TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t image,
+                     int64_t block, int64_t G, int64_t C, int64_t M, int64_t H, int64_t W, int64_t OH,
+                     int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n, int64_t x_c, int64_t x_h,
+                     int64_t x_w, int64_t w_m, int64_t w_c, int64_t w_h, int64_t w_w, int64_t s_h,
+                     int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
+{
+    /* R rows of the results of one group of one image */
+    enum { TILE = 3 * TN_CONV_BYTES / sizeof(T_mem), PACK = 131072 / sizeof(T_mem), FILTERS = 8192 };
+    T_mem pack[PACK] __attribute__((aligned(64))), filters[FILTERS] __attribute__((aligned(64)));
+    T_mem c[8 * TILE] __attribute__((aligned(64)));
+    int32_t off[1024];
+    const int64_t n = image / G, g = image % G, oh = block * R, taps = KH * KW;
+    const int64_t rows = OH - oh < R ? OH - oh : R, reach_h = (KH - 1) * d_h / s_h;
+    const int64_t reach_w = (KW - 1) * d_w / s_w, high = rows + reach_h;
+    /* columns at once: all, or what fits for one channel */
+    int64_t cols = (PACK - 2 * TILE) / (s_h * s_w * high) - reach_w;
+    cols = cols < OW ? cols : OW;
+    x += n * x_n + g * C * x_c;
+    w += g * M * w_m;
+    y += (image * M * OH + oh) * OW;
+    for (int64_t ow = 0; ow < OW; ow += cols) {
+        const int64_t wide = OW - ow < cols ? OW - ow : cols, width = wide + reach_w;
+        const int64_t plane = s_h * s_w * high * width, end = (rows - 1) * width + wide;
+        int64_t some = (PACK - 2 * TILE) / plane;
+        some = some < FILTERS / (TN_CONV_ROWS * taps) ? some : FILTERS / (TN_CONV_ROWS * taps);
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t h = t / KW * d_h, v = t % KW * d_w;
+            off[t] = (int32_t)(((h % s_h) * s_w + v % s_w) * high * width + h / s_h * width + v / s_w);
+        }
+        for (int64_t c0 = 0; c0 < C; c0 += some) {
+            const int64_t channels = C - c0 < some ? C - c0 : some;
+            for (int64_t k = 0; k < channels; k++)
+                tn_conv_pack_T(pack + k * plane, x + (c0 + k) * x_c, x_h, x_w, H, W, oh * s_h - p_h,
+                               ow * s_w - p_w, high, width, s_h, s_w);
+            for (int64_t i = 0; i < 2 * TILE; i++)
+                pack[channels * plane + i] = 0;
+            for (int64_t m0 = 0; m0 < M; m0 += TN_CONV_ROWS) {
+                const int64_t m = M - m0 < TN_CONV_ROWS ? M - m0 : TN_CONV_ROWS;
+                T_mem *f = filters;
+                for (int64_t k = 0; k < channels; k++)
+                    for (int64_t t = 0; t < taps; t++, f += TN_CONV_ROWS)
+                        for (int64_t i = 0; i < TN_CONV_ROWS; i++)
+                            f[i] = i < m ? w[(m0 + i) * w_m + (c0 + k) * w_c + t / KW * w_h + t % KW * w_w]
+                                         : 0;
+                T_mem *to = y + m0 * OH * OW + ow;
+                for (int64_t v = 0; v < end; v += TILE) {
+                    const int64_t last = end - v < TILE ? end : v + TILE;
+                    if (c0)
+                        tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 1);
+                    if (m == 1)
+                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, 1, 3, c0 > 0);
+                    else if (m <= 4)
+                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, 4, 3, c0 > 0);
+                    else
+                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, TN_CONV_ROWS, 3,
+                                       c0 > 0);
+                    tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 0);
+                }
+            }
+        }
+    }
+}
+
+/*@ conv_dots_T: conv_fma_T */
+TN_FN __attribute__((always_inline)) void tn_conv_dots_T(T_mem *restrict sums, int64_t step,
+                                                         const T_mem *restrict a, int64_t a_m,
+                                                         const T_mem *restrict b, const int32_t *off,
+                                                         int64_t n, const int m, const int taps)
+{
+    /* sums[i][t], of 64 bytes, += a[i][v] * b[off[t] + v] over n times 64 bytes; step: from i to i + 1 */
+    enum { L = TN_CONV_BYTES / sizeof(T_mem), P = 64 / TN_CONV_BYTES };
+    tn_conv_lanes_T s[8][3][P];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int t = 0; t < taps; t++)
+#pragma GCC unroll 2
+            for (int j = 0; j < P; j++)
+                s[i][t][j] = *(const tn_conv_lanes_T *)(sums + i * step + (t * P + j) * L);
+    for (int64_t v = 0; v < n * P * L; v += P * L)
+#pragma GCC unroll 2
+        for (int j = 0; j < P; j++) {
+            tn_conv_lanes_T x[3];
+#pragma GCC unroll 3
+            for (int t = 0; t < taps; t++)
+                x[t] = *(const tn_conv_lanes_T *)(b + off[t] + v + j * L);
+#pragma GCC unroll 8
+            for (int i = 0; i < m; i++) {
+                const tn_conv_lanes_T u = *(const tn_conv_lanes_T *)(a + i * a_m + v + j * L);
+#pragma GCC unroll 3
+                for (int t = 0; t < taps; t++)
+                    s[i][t][j] = tn_conv_fma_T(u, x[t], s[i][t][j]);
+            }
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int t = 0; t < taps; t++)
+#pragma GCC unroll 2
+            for (int j = 0; j < P; j++)
+                *(tn_conv_lanes_T *)(sums + i * step + (t * P + j) * L) = s[i][t][j];
+}
+
+/*@ conv_long_T: conv_pack_T conv_dots_T */
+TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t g,
+                          int64_t part, int64_t block, int64_t N, int64_t B, int64_t C, int64_t M,
+                          int64_t H, int64_t W, int64_t OH, int64_t OW, int64_t KH, int64_t KW,
+                          int64_t x_n, int64_t x_c, int64_t x_h, int64_t x_w, int64_t w_m, int64_t w_c,
+                          int64_t w_h, int64_t w_w, int64_t s_h, int64_t s_w, int64_t d_h, int64_t d_w,
+                          int64_t p_h, int64_t p_w, int64_t G)
+{
+    /* few results, from long windows (a gradient of weights): sums of products along the windows, B
+     * images by 16 channels of results; y is [N, G*M, OH, OW] */
+    enum { L = 64 / sizeof(T_mem), PACK = 131072 / sizeof(T_mem), SUMS = 2304 * L };
+    enum { ROWS = TN_CONV_BYTES == 64 ? 8 : 2 };
+    T_mem pack[PACK] __attribute__((aligned(64))), sums[SUMS] __attribute__((aligned(64)));
+    int32_t off[128];
+    const int64_t n0 = part * B, images = N - n0 < B ? N - n0 : B, m0 = 16 * block;
+    const int64_t m = M - m0 < 16 ? M - m0 : 16, out = OH * OW, step = out * L;
+    const int64_t reach_h = (OH - 1) * s_h / d_h, reach_w = (OW - 1) * s_w / d_w, width = KW + reach_w;
+    /* rows of the windows at once: 16 of w's, and one image with what surrounds it */
+    int64_t some = (PACK - 4 * L) / width - d_h * d_w * (reach_h + 2);
+    some /= 16 + d_h * d_w;
+    some = some < KH ? some : KH;
+    x += (g * C) * x_c + n0 * x_n;
+    w += (g * M + m0) * w_m;
+    for (int64_t i = 0; i < images * 16 * step; i++)
+        sums[i] = 0;
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t k0 = 0; k0 < KH; k0 += some) {
+            const int64_t rows = KH - k0 < some ? KH - k0 : some, high = rows + reach_h;
+            const int64_t n = (rows * width + L - 1) / L, a_m = n * L;
+            for (int64_t i = 0; i < 16; i++) {
+                T_mem *to = pack + i * a_m;
+                const T_mem *from = w + i * w_m + c * w_c + k0 * w_h;
+                const int64_t copied = i < m ? rows : 0;
+                for (int64_t r = 0; r < copied; r++, from += w_h, to += width) {
+                    if (w_w == 1)
+                        for (int64_t v = 0; v < KW; v++)
+                            to[v] = from[v];
+                    else
+                        for (int64_t v = 0; v < KW; v++)
+                            to[v] = from[v * w_w];
+                    for (int64_t v = KW; v < width; v++)
+                        to[v] = 0;
+                }
+                for (int64_t v = copied * width; v < a_m; v++)
+                    pack[i * a_m + v] = 0;
+            }
+            for (int64_t t = 0; t < out; t++) {
+                const int64_t h = t / OW * s_h, v = t % OW * s_w;
+                off[t] = (int32_t)(((h % d_h) * d_w + v % d_w) * high * width + h / d_h * width + v / d_w);
+            }
+            T_mem *plane = pack + 16 * a_m;
+            for (int64_t b = 0; b < images; b++) {
+                tn_conv_pack_T(plane, x + b * x_n + c * x_c, x_h, x_w, H, W, k0 * d_h - p_h, -p_w, high,
+                               width, d_h, d_w);
+                for (int64_t i = 0; i < 2 * L; i++)
+                    plane[d_h * d_w * high * width + i] = 0;
+                for (int64_t i = 0; i < m; i += ROWS)
+                    for (int64_t t = 0; t < out; t += 3) {
+                        T_mem *to = sums + (b * 16 + i) * step + t * L;
+                        const T_mem *a = pack + i * a_m;
+                        if (out - t >= 3 && m - i > 1)
+                            tn_conv_dots_T(to, step, a, a_m, plane, off + t, n, ROWS, 3);
+                        else if (out - t >= 3)
+                            tn_conv_dots_T(to, step, a, a_m, plane, off + t, n, 1, 3);
+                        else
+                            for (int64_t u = t; u < out; u++)
+                                tn_conv_dots_T(to + (u - t) * L, step, a, a_m, plane, off + u, n,
+                                               ROWS, 1);
+                    }
+            }
+        }
+    for (int64_t b = 0; b < images; b++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t t = 0; t < out; t++) {
+                T_mem *s = sums + (b * 16 + i) * step + t * L;
+                for (int64_t half = L / 2; half; half /= 2)
+                    for (int64_t l = 0; l < half; l++)
+                        s[l] += s[l + half];
+                y[((n0 + b) * G * M + g * M + m0 + i) * out + t] = s[0];
+            }
+}
