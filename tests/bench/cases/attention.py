@@ -4,7 +4,7 @@ import numpy as np
 
 MODEL = "attention_case"
 SHAPE = (4, 12, 512, 64)
-DIMS = dict(B=4, H=12, T=512, D=64)
+DIMS = dict(B=4, T=512)
 RUNS = [Run("attention", "forward", dims=DIMS, group="models"),
         Run("attention fwd+bwd", "backward", dims=DIMS, group="models", memory=True)]
 
