@@ -462,7 +462,7 @@ def print_end(result):
         print("peak memory, %s: %s%s" % (m["case"], ", ".join("%s %.1f MB" % (k, v / 1e6) for k, v in m["bytes"].items()),
                                         "; %.2f of PyTorch's" % m["ratio"] if "ratio" in m else ""))
     for c in result.get("compiling", []):
-        print("compiling, %s: %.1f %s" % (c["what"], c["value"], c["unit"]))
+        print("compiling, %s: %.3g %s" % (c["what"], c["value"], c["unit"]))
 
 
 def main():
