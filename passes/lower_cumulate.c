@@ -47,10 +47,15 @@ void lower_cumulate(Lower *l, const FuseGroup *grp)
         opaque_arg(&c, &loc, x.dtype, K_IN, lower_name(l, n->in[i]));
     }
     c.function = opaque_name(l, linear ? "linear" : extreme ? "extreme" : "cumulate", x.dtype);
-    opaque_grid(&c, outer);
-    opaque_grid(&c, dim_ceildiv(l->t, inner, dim_const(l->t, l->o->cuda ? THREADS : STRIP_CPU)));
+    /* on a GPU a lane goes along a line by itself, but where the axis is the last one */
+    Dim lines = dim_const(l->t, 0), across = inner, one = dim_const(l->t, 1);
+    if (l->o->cuda && (extreme || !dim_is_one(l->t, inner)))
+        lines = across = dim_mul(l->t, outer, inner);
+    opaque_grid(&c, dim_is_zero(l->t, lines) ? outer : one);
+    opaque_grid(&c, dim_ceildiv(l->t, across, dim_const(l->t, l->o->cuda ? THREADS : STRIP_CPU)));
     opaque_int(&c, x.shape[axis]);
     opaque_int(&c, inner);
+    opaque_int(&c, lines);
     if (!linear)
         opaque_int(&c, dim_const(l->t, extreme ? max : kind == RED_mul));
     opaque_int(&c, dim_const(l->t, node_int(n, ATTR_mode)));

@@ -8,44 +8,129 @@
  * A row that sees nothing gives 0, and lse is then +infinity.
  * SPDX-License-Identifier: MIT */
 
-/*@ att_tile: */
-typedef float tn_att_lanes __attribute__((vector_size(64), aligned(4), may_alias));
-TN_FN void tn_att_tile(float *restrict c, int64_t c_m, const float *restrict a, int64_t a_m, int64_t a_k,
-                       const float *restrict b, int64_t b_k, int64_t k, int add)
+/*@ att_tile_512: */
+#if defined __x86_64__ && defined __GNUC__
+#define TN_ATT_TARGET(isa) __attribute__((target(isa)))
+#else
+#define TN_ATT_TARGET(isa)
+#endif
+typedef float tn_att_lanes16 __attribute__((vector_size(64), aligned(4), may_alias));
+TN_ATT_TARGET("avx512f") TN_FN void tn_att_tile_512(float *restrict c, int64_t c_m, const float *restrict a,
+                                                    int64_t a_m, int64_t a_k, const float *restrict b,
+                                                    int64_t b_k, int64_t k, int add)
 {
+#if defined __x86_64__ && defined __GNUC__
     /* four rows of 32 columns, in registers while k runs */
-    tn_att_lanes s[4][2];
+    tn_att_lanes16 s[4][2];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 2; j++)
-            s[i][j] = add ? *(const tn_att_lanes *)(c + i * c_m + 16 * j) : (tn_att_lanes){0};
+    for (int i = 0; i < 4; i++) {
+        s[i][0] = add ? *(const tn_att_lanes16 *)(c + i * c_m) : (tn_att_lanes16){0};
+        s[i][1] = add ? *(const tn_att_lanes16 *)(c + i * c_m + 16) : (tn_att_lanes16){0};
+    }
     for (int64_t l = 0; l < k; l++) {
-        const tn_att_lanes b0 = *(const tn_att_lanes *)(b + l * b_k);
-        const tn_att_lanes b1 = *(const tn_att_lanes *)(b + l * b_k + 16);
+        const tn_att_lanes16 b0 = *(const tn_att_lanes16 *)(b + l * b_k);
+        const tn_att_lanes16 b1 = *(const tn_att_lanes16 *)(b + l * b_k + 16);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
-            const float x = a[i * a_m + l * a_k];
-            for (int j = 0; j < 16; j++)
-                s[i][0][j] = fmaf(x, b0[j], s[i][0][j]);
-            for (int j = 0; j < 16; j++)
-                s[i][1][j] = fmaf(x, b1[j], s[i][1][j]);
+            const tn_att_lanes16 x = a[i * a_m + l * a_k] - (tn_att_lanes16){0};
+#if defined __clang__
+            s[i][0] = __builtin_elementwise_fma(x, b0, s[i][0]);
+            s[i][1] = __builtin_elementwise_fma(x, b1, s[i][1]);
+#else
+            s[i][0] = (tn_att_lanes16)__builtin_ia32_vfmaddps512_mask(x, b0, s[i][0], (unsigned short)-1, 4);
+            s[i][1] = (tn_att_lanes16)__builtin_ia32_vfmaddps512_mask(x, b1, s[i][1], (unsigned short)-1, 4);
+#endif
         }
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 2; j++)
-            *(tn_att_lanes *)(c + i * c_m + 16 * j) = s[i][j];
+    for (int i = 0; i < 4; i++) {
+        *(tn_att_lanes16 *)(c + i * c_m) = s[i][0];
+        *(tn_att_lanes16 *)(c + i * c_m + 16) = s[i][1];
+    }
+#else
+    (void)c, (void)c_m, (void)a, (void)a_m, (void)a_k, (void)b, (void)b_k, (void)k, (void)add;
+#endif
 }
 
-/*@ att_product: att_tile */
+/*@ att_product_512: att_tile_512 */
+TN_ATT_TARGET("avx512f") static void tn_att_product_512(float *restrict c, int64_t c_m, const float *restrict a,
+                                                        int64_t a_m, int64_t a_k, const float *restrict b,
+                                                        int64_t b_k, int64_t m, int64_t n, int64_t k, int add)
+{
+    for (int64_t j = 0; j < n; j += 32) {
+        for (int64_t i = 0; i < m; i += 4)
+            tn_att_tile_512(c + i * c_m + j, c_m, a + i * a_m, a_m, a_k, b + j, b_k, k, add);
+    }
+}
+
+/*@ att_product_256: */
+#if defined __x86_64__ && defined __GNUC__
+typedef float tn_att_lanes8 __attribute__((vector_size(32), aligned(4), may_alias));
+#endif
+TN_ATT_TARGET("avx2,fma") static void tn_att_product_256(float *restrict c, int64_t c_m, const float *restrict a,
+                                                         int64_t a_m, int64_t a_k, const float *restrict b,
+                                                         int64_t b_k, int64_t m, int64_t n, int64_t k, int add)
+{
+#if defined __x86_64__ && defined __GNUC__
+    for (int64_t j = 0; j < n; j += 16)
+        for (int64_t i = 0; i < m; i += 4) {
+            tn_att_lanes8 s[4][2];
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; r++) {
+                const float *const from = c + (i + r) * c_m + j;
+                s[r][0] = add ? *(const tn_att_lanes8 *)from : (tn_att_lanes8){0};
+                s[r][1] = add ? *(const tn_att_lanes8 *)(from + 8) : (tn_att_lanes8){0};
+            }
+            for (int64_t l = 0; l < k; l++) {
+                const tn_att_lanes8 b0 = *(const tn_att_lanes8 *)(b + l * b_k + j);
+                const tn_att_lanes8 b1 = *(const tn_att_lanes8 *)(b + l * b_k + j + 8);
+#pragma GCC unroll 4
+                for (int r = 0; r < 4; r++) {
+                    const tn_att_lanes8 x = a[(i + r) * a_m + l * a_k] - (tn_att_lanes8){0};
+#if defined __clang__
+                    s[r][0] = __builtin_elementwise_fma(x, b0, s[r][0]);
+                    s[r][1] = __builtin_elementwise_fma(x, b1, s[r][1]);
+#else
+                    s[r][0] = (tn_att_lanes8)__builtin_ia32_vfmaddps256(x, b0, s[r][0]);
+                    s[r][1] = (tn_att_lanes8)__builtin_ia32_vfmaddps256(x, b1, s[r][1]);
+#endif
+                }
+            }
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; r++) {
+                *(tn_att_lanes8 *)(c + (i + r) * c_m + j) = s[r][0];
+                *(tn_att_lanes8 *)(c + (i + r) * c_m + j + 8) = s[r][1];
+            }
+        }
+#else
+    (void)c, (void)c_m, (void)a, (void)a_m, (void)a_k, (void)b, (void)b_k, (void)m, (void)n, (void)k, (void)add;
+#endif
+}
+
+/*@ att_product: att_product_512 att_product_256 */
 TN_FN void tn_att_product(float *restrict c, int64_t c_m, const float *restrict a, int64_t a_m,
                           int64_t a_k, const float *restrict b, int64_t b_k, int64_t m, int64_t n,
                           int64_t k, int add)
 {
-    /* c (+)= a b; m is a multiple of 4, n of 32 */
-    for (int64_t j = 0; j < n; j += 32)
-        for (int64_t i = 0; i < m; i += 4)
-            tn_att_tile(c + i * c_m + j, c_m, a + i * a_m, a_m, a_k, b + j, b_k, k, add);
+    /* c (+)= a b; m is a multiple of 4, n of 32; a sum is one chain of fused multiply-adds, so the bits do
+     * not depend on the processor */
+#if defined __x86_64__ && defined __GNUC__
+    if (__builtin_cpu_supports("avx512f")) {
+        tn_att_product_512(c, c_m, a, a_m, a_k, b, b_k, m, n, k, add);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        tn_att_product_256(c, c_m, a, a_m, a_k, b, b_k, m, n, k, add);
+        return;
+    }
+#endif
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n && !add; j++)
+            c[i * c_m + j] = 0.0f;
+        for (int64_t l = 0; l < k; l++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * c_m + j] = fmaf(a[i * a_m + l * a_k], b[l * b_k + j], c[i * c_m + j]);
+    }
 }
 
 /*@ att_rows_T: f32_from_T */

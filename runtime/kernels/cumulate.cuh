@@ -1,20 +1,21 @@
 /* cumulate.cuh: cumulate.h's functions for a block of 256 threads. Where the axis is not the last
- * one a lane goes along it by itself: strips are 256 inner indices wide, neighbours read neighbours.
- * Along the last axis the block works on tiles of 1024 elements: four a thread, then the threads'
- * totals by doubling steps, always in the same order. SPDX-License-Identifier: MIT */
+ * one a lane goes along it by itself, and neighbours read neighbours: a strip is 256 of the `lines`
+ * (outer, inner). Along the last axis (lines 0) the block works on one line, in tiles of 1024
+ * elements: four a thread, then the threads' totals by doubling steps, always in the same order.
+ * SPDX-License-Identifier: MIT */
 
 /*@ cu_cumulate_T: */
 TN_FN void tn_cu_cumulate_T(T_mem *out, const T_mem *x, int64_t outer, int64_t strip, int64_t N,
-                            int64_t inner, int kind, int mode)
+                            int64_t inner, int64_t lines, int kind, int mode)
 {
     const int t = (int)threadIdx.x;
-    if (inner > 1) {
-        const int64_t c = 256 * strip + t;
-        if (c >= inner)
+    if (lines) {
+        const int64_t q = 256 * strip + t, first = q / inner * N * inner + q % inner;
+        if (q >= lines)
             return;
         T_val acc = (T_val)(kind == 1 ? 1 : 0);
         for (int64_t i = 0; i < N; i++) {
-            const int64_t at = (outer * N + (mode & 1 ? N - 1 - i : i)) * inner + c;
+            const int64_t at = first + (mode & 1 ? N - 1 - i : i) * inner;
             const T_val v = (T_val)T_load(x[at]), y = (T_val)(kind == 1 ? acc * v : acc + v);
             out[at] = (T_mem)T_store(mode & 2 ? acc : y);
             acc = y;
@@ -57,16 +58,16 @@ TN_FN void tn_cu_cumulate_T(T_mem *out, const T_mem *x, int64_t outer, int64_t s
 
 /*@ cu_linear_T: */
 TN_FN void tn_cu_linear_T(T_mem *out, const T_mem *a, const T_mem *b, const T_mem *init,
-                          int64_t outer, int64_t strip, int64_t N, int64_t inner, int mode)
+                          int64_t outer, int64_t strip, int64_t N, int64_t inner, int64_t lines, int mode)
 {
     const int t = (int)threadIdx.x;
-    if (inner > 1) {
-        const int64_t c = 256 * strip + t;
-        if (c >= inner)
+    if (lines) {
+        const int64_t q = 256 * strip + t, first = q / inner * N * inner + q % inner;
+        if (q >= lines)
             return;
-        T_val acc = (T_val)T_load(init[outer * inner + c]);
+        T_val acc = (T_val)T_load(init[q]);
         for (int64_t i = 0; i < N; i++) {
-            const int64_t at = (outer * N + (mode & 1 ? N - 1 - i : i)) * inner + c;
+            const int64_t at = first + (mode & 1 ? N - 1 - i : i) * inner;
             const T_val y = (T_val)T_load(a[at]) * acc + (T_val)T_load(b[at]);
             out[at] = (T_mem)T_store(mode & 2 ? acc : y);
             acc = y;
@@ -109,15 +110,15 @@ TN_FN void tn_cu_linear_T(T_mem *out, const T_mem *a, const T_mem *b, const T_me
 
 /*@ cu_extreme_T: */
 TN_FN void tn_cu_extreme_T(T_mem *out, int32_t *index, const T_mem *x, int64_t outer, int64_t strip,
-                           int64_t N, int64_t inner, int max, int mode)
+                           int64_t N, int64_t inner, int64_t lines, int max, int mode)
 {
-    const int64_t c = 256 * strip + (int)threadIdx.x;
-    if (c >= inner)
+    const int64_t q = 256 * strip + (int)threadIdx.x, first = q / inner * N * inner + q % inner;
+    if (q >= lines)
         return;
     T_val acc = (T_val)0;
     int32_t best = 0;
     for (int64_t t = 0; t < N; t++) {
-        const int64_t i = mode & 1 ? N - 1 - t : t, at = (outer * N + i) * inner + c;
+        const int64_t i = mode & 1 ? N - 1 - t : t, at = first + i * inner;
         const T_val v = (T_val)T_load(x[at]);
         const int takes = t == 0 || v != v || (acc == acc && (max ? v >= acc : v <= acc));
         acc = takes ? v : acc;

@@ -1,12 +1,12 @@
 /* cumulate.h: prefix reductions and linear recurrences, in C; T stands for the type (see scatter.h).
  *
  * x is [outer, N, inner]: a cell is one outer index and a strip of up to 64 inner ones, whose
- * accumulators go along the axis side by side. mode: 1 from the end, 2 exclusive.
+ * accumulators go along the axis side by side. mode: 1 from the end, 2 exclusive. lines: on a GPU.
  * SPDX-License-Identifier: MIT */
 
 /*@ cumulate_T: */
 TN_FN void tn_cumulate_T(T_mem *restrict out, const T_mem *restrict x, int64_t outer, int64_t strip,
-                         int64_t N, int64_t inner, int kind, int mode)
+                         int64_t N, int64_t inner, int64_t lines, int kind, int mode)
 {
     const int64_t lo = 64 * strip, n = inner - lo < 64 ? inner - lo : 64, start = outer * N * inner + lo;
     T_val acc[64];
@@ -26,7 +26,7 @@ TN_FN void tn_cumulate_T(T_mem *restrict out, const T_mem *restrict x, int64_t o
 /*@ linear_T: */
 TN_FN void tn_linear_T(T_mem *restrict out, const T_mem *restrict a, const T_mem *restrict b,
                        const T_mem *restrict init, int64_t outer, int64_t strip, int64_t N,
-                       int64_t inner, int mode)
+                       int64_t inner, int64_t lines, int mode)
 {
     const int64_t lo = 64 * strip, n = inner - lo < 64 ? inner - lo : 64, start = outer * N * inner + lo;
     T_val acc[64];
@@ -44,7 +44,8 @@ TN_FN void tn_linear_T(T_mem *restrict out, const T_mem *restrict a, const T_mem
 
 /*@ extreme_T: */
 TN_FN void tn_extreme_T(T_mem *restrict out, int32_t *restrict index, const T_mem *restrict x,
-                        int64_t outer, int64_t strip, int64_t N, int64_t inner, int max, int mode)
+                        int64_t outer, int64_t strip, int64_t N, int64_t inner, int64_t lines, int max,
+                        int mode)
 {
     /* of equal ones the latest, as torch does; NaN stays */
     const int64_t lo = 64 * strip, n = inner - lo < 64 ? inner - lo : 64, start = outer * N * inner + lo;

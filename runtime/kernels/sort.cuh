@@ -50,11 +50,17 @@ TN_FN void tn_cu_sort_small_T(T_mem *out, int32_t *index, const T_mem *x, int64_
     tn_cu_sort_give_T(out, index, x, at, row, N, K, inner);
 }
 
-/*@ cu_sort_T: sortkey_T cu_sort_give_T */
+/*@ cu_slot: */
+TN_FN int tn_cu_slot(int i)
+{
+    return i + i / 16; /* sixteen neighbours a thread: each begins in another bank */
+}
+
+/*@ cu_sort_T: sortkey_T cu_sort_give_T cu_slot */
 TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *order, const T_mem *x,
                         int64_t row, int64_t N, int64_t K, int64_t inner, int descending)
 {
-    __shared__ int count[16 * 256], total[2][256];
+    __shared__ int count[17 * 256], total[2][256];
     __shared__ int64_t base[16];
     T_key *key = (T_key *)scratch + 2 * N * row, *next = key + N;
     int32_t *at = order + 2 * N * row, *then = at + N;
@@ -68,14 +74,14 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
     for (int shift = 0; shift < T_bits; shift += 4) {
         __syncthreads();
         for (int d = 0; d < 16; d++)
-            count[d * 256 + t] = 0;
+            count[tn_cu_slot(d * 256 + t)] = 0;
         for (int64_t i = t; i < N; i += 256)
-            count[(int)((key[i] >> shift) & 15) * 256 + t]++;
+            count[tn_cu_slot((int)((key[i] >> shift) & 15) * 256 + t)]++;
         __syncthreads();
         if (t < 16) { /* a thread adds up one digit */
             int n = 0;
             for (int j = 0; j < 256; j++)
-                n += count[t * 256 + (j + t) % 256];
+                n += count[tn_cu_slot(t * 256 + (j + t) % 256)];
             total[0][t] = n;
         }
         __syncthreads();
@@ -90,14 +96,14 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
             const int mine = first >= N ? 0 : N - first < 8 ? (int)(N - first) : 8;
             __syncthreads();
             for (int d = 0; d < 16; d++)
-                count[d * 256 + t] = 0;
+                count[tn_cu_slot(d * 256 + t)] = 0;
             for (int q = 0; q < mine; q++)
-                count[(int)((key[first + q] >> shift) & 15) * 256 + t]++;
+                count[tn_cu_slot((int)((key[first + q] >> shift) & 15) * 256 + t)]++;
             __syncthreads();
             int sum = 0; /* sixteen neighbours a thread: exclusive sums by digit, then by thread */
             for (int q = 0; q < 16; q++) {
-                const int n = count[16 * t + q];
-                count[16 * t + q] = sum;
+                const int n = count[tn_cu_slot(16 * t + q)];
+                count[tn_cu_slot(16 * t + q)] = sum;
                 sum += n;
             }
             total[0][t] = sum;
@@ -109,23 +115,23 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
             }
             const int before = t ? total[now][t - 1] : 0;
             for (int q = 0; q < 16; q++)
-                count[16 * t + q] += before;
+                count[tn_cu_slot(16 * t + q)] += before;
             __syncthreads();
             int begin[16], used[16];
             for (int d = 0; d < 16; d++) {
-                begin[d] = count[d * 256];
+                begin[d] = count[tn_cu_slot(d * 256)];
                 used[d] = 0;
             }
             for (int q = 0; q < mine; q++) {
                 const T_key k = key[first + q];
                 const int d = (int)((k >> shift) & 15);
-                const int64_t to = base[d] + count[d * 256 + t] + used[d]++ - begin[d];
+                const int64_t to = base[d] + count[tn_cu_slot(d * 256 + t)] + used[d]++ - begin[d];
                 next[to] = k;
                 then[to] = at[first + q];
             }
             __syncthreads();
             if (t < 16)
-                base[t] += (t == 15 ? total[now][255] : count[(t + 1) * 256]) - count[t * 256];
+                base[t] += (t == 15 ? total[now][255] : count[tn_cu_slot((t + 1) * 256)]) - count[tn_cu_slot(t * 256)];
         }
         T_key *const old = key;
         int32_t *const was = at;
