@@ -9,7 +9,14 @@
 
 #include <string.h>
 
-enum { MAX_READS = 16, MAX_BODY = 160, LONG_ROWS = 64, WHOLE = 1024, SMALL = 1 << 20 };
+enum {
+    MAX_READS = 16,
+    MAX_BODY = 160,
+    LONG_ROWS = 64,
+    WHOLE = 1024,
+    COLUMNS = 2048,
+    SMALL = 1 << 20
+};
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -159,13 +166,34 @@ static bool side_union(const Fuser *f, const Kern *base, uint32_t other, uint32_
     return true;
 }
 
+/* Short columns, and many of them: passes over one find it in a cache. */
+static bool column_union(const Fuser *f, const Kern *base, uint32_t sums, Union *u)
+{
+    const uint32_t wide = wide_axes(f, base);
+    Dim length = dim_const(f->t, 1);
+    double columns = 1;
+    int64_t n;
+    for (uint32_t d = 0; d < base->rank; d++)
+        if (sums >> d & 1)
+            length = dim_mul(f->t, length, base->domain[d]);
+        else
+            columns *= dim_hint(f->t, base->domain[d]);
+    *u = (Union){.class = CLASS_REDUCE, .reduced = sums};
+    return (wide & ~sums) > (wide & sums) && dim_is_const(f->t, length, &n) && n <= WHOLE &&
+           columns >= COLUMNS;
+}
+
 /* False if the two cannot be one. `covered`: axes of base that `other` has; `reduced`: other's
- * reduced axes in base's numbering. */
+ * reduced axes in base's numbering. `columns`: a map and sums over columns, not as side sums. */
 static bool merged_class(const Fuser *f, const Kern *base, const Kern *other, uint32_t covered,
-                         uint32_t reduced, Union *u)
+                         uint32_t reduced, bool columns, Union *u)
 {
     bool full = covered == axes_mask(base->rank);
     KClass a = base->class, b = other->class;
+    if (columns)
+        return full &&
+               ((a == CLASS_MAP && b == CLASS_REDUCE) || (a == CLASS_REDUCE && b == CLASS_MAP)) &&
+               column_union(f, base, base->reduced | reduced, u);
     *u = (Union){.class = a, .reduced = base->reduced | reduced};
     if (a == CLASS_SCALAR && b == CLASS_SCALAR)
         return true;
@@ -269,8 +297,8 @@ static bool phases_fit(const Fuser *f, const Kern *m)
     return !later || (dim_is_const(f->t, length, &n) && n <= WHOLE);
 }
 
-static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
-                      uint32_t rank)
+static Kern *try_union(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
+                       uint32_t rank, bool columns)
 {
     int8_t to[FUSE_AXES];
     Union u;
@@ -283,7 +311,7 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
         if (other->reduced >> e & 1)
             reduced |= 1u << to[e];
     }
-    if (!merged_class(f, base, other, covered, reduced, &u))
+    if (!merged_class(f, base, other, covered, reduced, columns, &u))
         return NULL;
     Kern *m = arena_new(f->a, Kern);
     m->class = u.class;
@@ -314,6 +342,13 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
     if (m->class == CLASS_REDUCE && !phases_fit(f, m))
         return NULL;
     return m->class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
+}
+
+static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
+                      uint32_t rank)
+{
+    Kern *m = try_union(f, base, other, mb, mo, rank, false);
+    return m ? m : try_union(f, base, other, mb, mo, rank, true);
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
