@@ -233,6 +233,12 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "-cuda"))
             o.cuda = true;
+        else if (!strcmp(argv[i], "-own")) /* products by kernels of our own */
+            o.no_cublas = true;
+        else if (!strcmp(argv[i], "-tf32"))
+            o.tf32 = true;
+        else if (!strcmp(argv[i], "-tune"))
+            o.tune = true;
         else if (!strcmp(argv[i], "-no-fuse"))
             o.no_fuse = true;
         else if (!strcmp(argv[i], "-size") && i + 1 < argc)
@@ -243,7 +249,8 @@ int main(int argc, char **argv)
             path = argv[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: lower_tool [-cuda] [-no-fuse] [-quiet] [-size N] FILE.tir\n");
+        fprintf(stderr, "usage: lower_tool [-cuda [-own] [-tf32] [-tune]] [-no-fuse] [-quiet] [-size N] "
+                        "FILE.tir\n");
         return finish(&t, 2);
     }
     uint32_t file = source_read(t.cx->sources, path, false);

@@ -42,8 +42,11 @@ for file in "$here"/*.tir; do
         wrong=$((wrong + 1))
     fi
     agrees "$file" -cuda
+    agrees "$file" -cuda -own
+    agrees "$file" -cuda -tune
     agrees "$file" -no-fuse
     agrees "$file" -size 0
+    agrees "$file" -cuda -own -size 0
     agrees "$file" -size 1
 done
 [ -z "$tenon" ] && for options in "" -cuda -no-fuse; do
@@ -55,6 +58,7 @@ for file in "$@"; do
     if "$tenon" -E=ir "$file" >"$text"; then
         agrees "$text"
         agrees "$text" -cuda
+        agrees "$text" -cuda -own -tf32
         agrees "$text" -no-fuse
         agrees "$text" -size 1
     else
