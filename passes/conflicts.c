@@ -61,8 +61,10 @@ static void stretch(const HostProgram *h, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) { /* a pair that changes places */
         const Step *s = &h->steps.at[i];
-        if (s->kind == STEP_SWAP)
-            h->buffers.at[s->dst].first = h->buffers.at[s->src].first = from;
+        const uint32_t pair[] = {s->dst, s->src};
+        for (int k = 0; s->kind == STEP_SWAP && k < 2; k++)
+            if (h->buffers.at[pair[k]].first > from)
+                h->buffers.at[pair[k]].first = from;
     }
     for (uint32_t i = 1; i < h->buffers.n; i++) {
         Buffer *b = &h->buffers.at[i];

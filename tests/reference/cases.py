@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: MIT
 import cases_attention
 import cases_index
+import cases_recurrent
 import cases_windows
 
 # The size of axis 0 that stands for the symbolic size N in the texts made from these tables.

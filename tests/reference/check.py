@@ -222,15 +222,15 @@ def run_optimisers(c):
                 c.compare(f"{key}: {k.split('.', 2)[2]}", got.get(k.split(".", 2)[2]), a, 10)
 
 
-def run_window_modules(c):
-    data = read_npz(os.path.join(HERE, "data", "window_modules.npz"))
-    rows = [r for r in cases.cases_windows.MODULES if not c.only or r[0] in c.only]
-    text = cases.cases_windows.MODULES_TEXT
+def run_window_modules(c, table, file):
+    data = read_npz(os.path.join(HERE, "data", file + ".npz"))
+    rows = [r for r in table.MODULES if not c.only or r[0] in c.only]
+    text = table.MODULES_TEXT
     text = text.replace("MEMBERS", "".join(f"    {n} = {t}\n" for n, t, _, _ in rows))
     text = text.replace("RESULTS", ", ".join(
         f"y_{n}: [{', '.join('_' * len(data['out.' + n].shape))}]" for n, _, _, _ in rows))
     text = text.replace("BODY", "".join(
-        f"        y_{n} = {n}({cases.cases_windows.TAKES[k]})\n" for n, _, _, k in rows))
+        f"        y_{n} = {n}({table.TAKES[k]})\n" for n, _, _, k in rows))
     path, state, out = c.write("windows.tn", text), c.path("after.npz"), c.path("out.npz")
     names = tuple(n + "." for n, _, _, _ in rows)
     write_state(c, {k: a for k, a in data.items() if k[6:].startswith(names)})
@@ -260,7 +260,9 @@ def main():
     elif group == "modules":
         run_modules(c)
     elif group == "window_modules":
-        run_window_modules(c)
+        run_window_modules(c, cases.cases_windows, "window_modules")
+    elif group == "recurrent":
+        run_window_modules(c, cases.cases_recurrent, "recurrent")
     elif group == "lltm":
         run_model(c, "lltm", "forward", [])
     elif group == "digits":

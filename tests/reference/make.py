@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cases  # noqa: E402
+import cases_recurrent
 import cases_windows  # noqa: E402
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
@@ -213,14 +214,47 @@ def optimisers():
     save("optimisers", out)
 
 
-def window_modules():
+def waves(shape):
+    n = torch.arange(1, int(np.prod(shape)) + 1)
+    return (0.5 * torch.sin(0.7 * n)).view(shape)
+
+
+class Outputs(nn.Module):
+    """Outputs and last states of a recurrent layer in one tensor."""
+    def __init__(self, net, lengths=False, first=False):
+        super().__init__()
+        self.net, self.lengths, self.first = net, lengths, first
+
+    def forward(self, x):
+        n = 1 + (x[:, 0] > 0).sum(1) // 2
+        x = x if self.first else x.transpose(0, 1)
+        if self.lengths:
+            x = nn.utils.rnn.pack_padded_sequence(x, n, enforce_sorted=False)
+        y, last = self.net(x)
+        if self.lengths:
+            y, _ = nn.utils.rnn.pad_packed_sequence(y, total_length=4)
+        y = y if self.first else y.transpose(0, 1)
+        for i, s in enumerate(last if isinstance(last, tuple) else [last]):
+            s = s.transpose(0, 1)
+            y = y + (i + 1) * (s * waves(s.shape[1:])).sum()
+        return y
+
+
+class Cell(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        y = self.net(x)
+        return y[0] + 2 * y[1] if isinstance(y, tuple) else y
+
+
+def window_modules(table=cases_windows, file="window_modules"):
     """Three steps of all the modules together; then, outside training, what they give."""
-    def waves(shape):
-        n = torch.arange(1, int(np.prod(shape)) + 1)
-        return (0.5 * torch.sin(0.7 * n)).view(shape)
     x, out = draw((cases.N, 4, 6, 6), "normal"), {}
-    nets = {n: eval(t) for n, _, t, _ in cases_windows.MODULES}
-    takes = {n: k for n, _, _, k in cases_windows.MODULES}
+    nets = {n: eval(t) for n, _, t, _ in table.MODULES}
+    takes = {n: k for n, _, _, k in table.MODULES}
     with torch.no_grad():
         for name, m in nets.items():
             for n, p in m.named_parameters():
@@ -231,16 +265,16 @@ def window_modules():
     o = torch.optim.SGD(all_.parameters(), 0.01)
     for _ in range(3):
         o.zero_grad()
-        ys = [m(eval(cases_windows.TAKES[takes[n]], {"x": x})) for n, m in nets.items()]
+        ys = [m(eval(table.TAKES[takes[n]], {"x": x})) for n, m in nets.items()]
         sum((y * waves(y.shape[1:])).sum() for y in ys).backward()
         o.step()
     for n, t in all_.state_dict().items():
         out["after." + n] = t.numpy()
     all_.eval()
     for n, m in nets.items():
-        out["out." + n] = m(eval(cases_windows.TAKES[takes[n]], {"x": x})).detach().numpy()
+        out["out." + n] = m(eval(table.TAKES[takes[n]], {"x": x})).detach().numpy()
     out["in.x"] = x.numpy()
-    save("window_modules", out)
+    save(file, out)
 
 
 def named(name, make):
@@ -265,3 +299,4 @@ if not wanted or set(wanted) & {"activations", "rows", "losses", "modules", "llt
 for g, r in cases.MORE_GROUPS.items():
     named(g, lambda: function_group(g, r))
 named("window_modules", window_modules)
+named("recurrent", lambda: window_modules(cases_recurrent, "recurrent"))
