@@ -173,7 +173,9 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
     const tn__gemm_args *g = &w->g;
     const int64_t width = vectors * w->kernels->lanes;
     const bool direct = !w->narrow && g->c.cols == 1 && cols == width;
-    const bool in_place = !w->narrow && g->b.cols == 1 && cols == width && m <= IN_PLACE_ROWS;
+    const bool in_place =
+        g->panels || (!w->narrow && g->b.cols == 1 && cols == width && m <= IN_PLACE_ROWS);
+    const int64_t b_k = g->panels ? 2 * w->kernels->lanes : g->b.rows;
     tn__gemm_panel p = {.m = m, .c = c, .c_m = g->c.rows, .vectors = vectors};
     if (!direct) {
         p.c = temp;
@@ -185,9 +187,9 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
     do {
         p.k = least(KB, g->k - k);
         p.add = k > 0 || g->accumulate;
-        const char *const from = b + k * g->b.rows * w->size;
+        const char *const from = b + k * b_k * w->size;
         p.b = in_place ? from : packed;
-        p.b_k = in_place ? g->b.rows : width;
+        p.b_k = in_place ? b_k : width;
         if (w->narrow)
             widen(w, (float *)(void *)packed, width, from, g->b.rows, g->b.cols, p.k, cols);
         else if (!in_place)
@@ -238,7 +240,9 @@ static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, in
         const bool whole = !w->narrow && g->c.cols == 1 && cols == vectors * lanes;
         for (int64_t i = 0; i < m;) {
             const int64_t rows = least(m - i, whole ? m : TEMP_ROWS);
-            panel_cell(w, a + i * g->a.rows * w->size, b + n * g->b.cols * w->size,
+            panel_cell(w, a + i * g->a.rows * w->size,
+                       g->panels ? (const char *)g->panels + n * g->k * w->size
+                                 : b + n * g->b.cols * w->size,
                        c + (i * g->c.rows + n * g->c.cols) * w->c_size, rows, cols, vectors);
             i += rows;
         }
@@ -450,6 +454,8 @@ static int prepare(Work *w, const tn__gemm_args *args, tn__gemm_processor most)
     g->sum_b.cols = g->sum_b.cols ? g->sum_b.cols : g->sum_b.rows;
     w->kernels = kernels_for(g->dtype, most);
     w->dots = wants_dots(w);
+    if (w->dots || w->narrow)
+        g->panels = NULL;
     w->size = (int64_t)tn__dtype_size(g->dtype);
     w->c_size = (int64_t)tn__dtype_size(g->c_dtype);
     return 0;
@@ -477,7 +483,7 @@ int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor mo
     const tn__gemm_args *const g = &w.g;
     if (!batches(g))
         return 0;
-    if (w.dots ? g->m > g->n : wants_transpose(&w))
+    if (w.dots ? g->m > g->n : !g->panels && wants_transpose(&w))
         transpose(&w.g);
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
     const bool done = !w.dots && tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
@@ -511,4 +517,54 @@ int tn__gemm_sums(const tn__gemm_args *args, tn__pool *pool)
     if (batches(&w.g) && (w.sum_a_cells || w.sum_b_cells))
         run_all(&w, pool, 2.0 * (double)w.g.k * (double)(w.g.m + w.g.n) * (double)batches(&w.g));
     return 0;
+}
+
+/* --- b packed beforehand -----------------------------------------------------------------------
+ */
+
+typedef struct {
+    const Work *w;
+    char *to;
+} Packing;
+
+/* Panels lo .. hi-1: two vectors of columns each, zero beyond the last one, all of k. */
+static void pack_panels(void *ctx, int64_t lo, int64_t hi)
+{
+    const Packing *p = ctx;
+    const Work *w = p->w;
+    const tn__gemm_args *g = &w->g;
+    const int64_t nr = 2 * w->kernels->lanes;
+    for (int64_t i = lo; i < hi; i++)
+        for (int64_t k = 0; k < g->k; k += KB) {
+            const int64_t n = i * nr;
+            w->kernels->pack(p->to + (n * g->k + k * nr) * w->size, nr,
+                             (const char *)g->b.data + (k * g->b.rows + n * g->b.cols) * w->size,
+                             g->b.rows, g->b.cols, least(KB, g->k - k), least(nr, g->n - n), nr);
+        }
+}
+
+static int64_t panels_of(const Work *w)
+{
+    return divide_up(w->g.n, 2 * w->kernels->lanes);
+}
+
+size_t tn__gemm_pack_bytes(const tn__gemm_args *args)
+{
+    Work w = {0};
+    if (prepare(&w, args, TN__GEMM_AVX512) || w.narrow || w.dots || w.g.b.cols == 1 ||
+        w.g.c.cols != 1 || w.g.m < 2)
+        return 0;
+    for (int i = 0; i < TN__GEMM_BATCHES; i++)
+        if (w.g.batch[i] > 1 && w.g.b.batch[i])
+            return 0;
+    return (size_t)(panels_of(&w) * 2 * w.kernels->lanes * w.g.k * w.size);
+}
+
+void tn__gemm_pack(const tn__gemm_args *args, void *to, tn__pool *pool)
+{
+    Work w = {0};
+    if (prepare(&w, args, TN__GEMM_AVX512))
+        return;
+    Packing p = {&w, to};
+    tn__pool_run(pool, pack_panels, &p, panels_of(&w), 1 + 32768 / (w.g.k + 1) / 32);
 }

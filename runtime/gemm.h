@@ -30,6 +30,8 @@ typedef struct {
     tn__gemm_operand sum_a, sum_b; /* stride: rows or cols, whichever is not 0 */
     int accumulate;                /* c += instead of c = */
     int accumulate_sums;
+    const void *panels; /* b as tn__gemm_pack wrote it: read in its place where that is faster; or
+                           NULL. b still has its data: sums, and few rows, read that */
 } tn__gemm_args;
 
 /** Computes as described. Accumulates in f32 (f64 for f64) and rounds 16-bit results once. The bits
@@ -39,6 +41,11 @@ typedef struct {
  * large products memory that the pool keeps; without memory or pool they are slower, or allocate.
  */
 int tn__gemm(const tn__gemm_args *g, tn__pool *pool);
+
+/** Memory for a copy of b that products of its shape read fastest; 0: b is best as it is. The copy
+ * is for all batches: they must share b. */
+size_t tn__gemm_pack_bytes(const tn__gemm_args *g);
+void tn__gemm_pack(const tn__gemm_args *g, void *to, tn__pool *pool);
 
 /** Rows lo .. hi-1 of c alone, without the sums, in the calling thread; rows are counted over
  * (batch[0], batch[1], batch[2], m). The bits are those of tn__gemm. */

@@ -3,6 +3,7 @@
  * multiply: a panel stays in the nearest cache while the tiles pass by. Copies are read and written
  * in long runs, so strides that are multiples of a page cost nothing later.
  * SPDX-License-Identifier: MIT */
+#include "runtime/dtype.h"
 #include "runtime/gemm_internal.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ enum {
 /* One block of the product and the copies of its operands. */
 typedef struct {
     const Work *w;
-    bool a_in_place;
+    bool a_in_place, b_in_place;
     const char *a, *b; /* at the block's first element */
     char *c;
     char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k */
@@ -114,8 +115,10 @@ static void multiply_panel(const Block *b, int64_t n, int64_t m0, int64_t m1)
                             .a_k = b->a_in_place ? w->g.a.cols
                                    : rows_kept   ? 1
                                                  : rows,
-                            .b = b->panels + n * b->k * size,
-                            .b_k = b->nr,
+                            .b = w->g.panels     ? b->b + n * w->g.k * size
+                                 : b->b_in_place ? b->b + n * size
+                                                 : b->panels + n * b->k * size,
+                            .b_k = b->b_in_place && !w->g.panels ? w->g.b.rows : b->nr,
                             .c = direct ? c : temp,
                             .c_m = direct ? w->g.c.rows : width,
                             .add = b->add,
@@ -157,19 +160,22 @@ static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool
 {
     const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
+    b->a_in_place = g->a.cols == 1 && g->a.rows * w->size % PAGE != 0;
+    b->b_in_place = g->panels || (g->b.cols == 1 && g->m <= IN_PLACE_ROWS && g->n % b->nr == 0);
     for (int64_t n = 0; n < g->n; n += NB)
         for (int64_t k = 0; k < g->k; k += KB) {
             b->n = least(NB, g->n - n);
             b->k = least(KB, g->k - k);
             b->add = k > 0 || g->accumulate;
-            b->b = b_ + (k * g->b.rows + n * g->b.cols) * w->size;
+            b->b = g->panels ? (const char *)g->panels + (n * g->k + k * b->nr) * w->size
+                             : b_ + (k * g->b.rows + n * g->b.cols) * w->size;
             const int64_t strips = g->b.cols == 1 ? divide_up(b->k, STRIP) : divide_up(b->n, b->nr);
-            tn__pool_run(pool, copy_b, b, strips, 1);
+            if (!b->b_in_place)
+                tn__pool_run(pool, copy_b, b, strips, 1);
             for (int64_t m = 0; m < g->m; m += MB) {
                 b->m = least(MB, g->m - m);
                 b->a = a + (m * g->a.rows + k * g->a.cols) * w->size;
                 b->c = c + (m * g->c.rows + n * g->c.cols) * w->size;
-                b->a_in_place = g->a.cols == 1 && g->a.rows * w->size % PAGE != 0;
                 if (!b->a_in_place)
                     tn__pool_run(pool, copy_a, b, keeps_rows(b) ? b->m : b->k, STRIP);
                 tn__pool_run(pool, multiply, b, plan(b, tn__pool_threads(pool)), 1);
@@ -180,14 +186,16 @@ static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool
 bool tn__gemm_is_large(const Work *w)
 {
     const tn__gemm_args *g = &w->g;
+    const int64_t size = (int64_t)(g->dtype == TN_F64 ? sizeof(double) : sizeof(float));
     const int64_t few = least(g->m, g->n), many = g->m + g->n - few;
     if (w->narrow || g->k < 32 || few * many < 128 * 128)
         return false;
     /* with few rows (or columns) the other operand is only worth a copy if it cannot be used in
      * place */
     const bool b_in_rows = g->m == few ? g->b.cols == 1 : g->a.rows == 1;
-    if (g->b.cols == 1 && g->m <= IN_PLACE_ROWS)
-        return false;
+    if (g->b.cols == 1 && g->m <= IN_PLACE_ROWS) /* b is used in place; is a better copied? */
+        return g->m > 3 * w->kernels->mr && g->k > KB && g->a.cols == 1 &&
+               g->a.rows * size % PAGE == 0 && g->n % (2 * w->kernels->lanes) == 0;
     return few >= 96 || (few > 3 * w->kernels->mr && b_in_rows);
 }
 

@@ -223,8 +223,9 @@ static TARGET void NAME(dots)(const tn__gemm_dots *p)
             T *const c = (T *)p->c + m * p->c_m + n * p->c_n;
             switch (10 * (p->m - m < 4 ? p->m - m : 4) + (p->n - n < 4 ? p->n - n : 4)) {
                 DOT(1, 1)
-                DOT(1, 2) DOT(1, 3) DOT(1, 4) DOT(2, 1) DOT(2, 2) DOT(2, 3) DOT(2, 4) DOT(3, 1)
-                    DOT(3, 2) DOT(3, 3) DOT(3, 4) DOT(4, 1) DOT(4, 2) DOT(4, 3) DOT(4, 4)
+                DOT(1, 2)
+                DOT(1, 3) DOT(1, 4) DOT(2, 1) DOT(2, 2) DOT(2, 3) DOT(2, 4) DOT(3, 1) DOT(3, 2)
+                    DOT(3, 3) DOT(3, 4) DOT(4, 1) DOT(4, 2) DOT(4, 3) DOT(4, 4)
             }
         }
 }

@@ -230,7 +230,7 @@ static void test_shapes(void **state)
         {1, 1, 1},    {1, 10, 64}, {5, 3, 2},     {14, 32, 16},   {15, 33, 17},   {64, 10, 64},
         {10, 64, 64}, {3, 1, 300}, {29, 70, 257}, {96, 100, 513}, {16, 384, 160}, {0, 4, 3},
         {4, 0, 3},    {4, 5, 0},   {64, 16, 9},   {7, 31, 40},    {13, 48, 30},   {300, 40, 20},
-        {1, 37, 83},   {2, 9, 77},   {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16}};
+        {1, 37, 83},  {2, 9, 77},  {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16}};
     uint32_t seed = 1;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t d = 0; d < sizeof types / sizeof *types; d++)
@@ -357,12 +357,56 @@ static void test_nonsense(void **state)
     assert_int_equal(tn__gemm(&g, NULL), -1);
 }
 
+/* The same numbers from packed operands, and row block by row block. */
+static void test_packed_and_rows(void **state)
+{
+    (void)state;
+    tn__pool *pool = tn__pool_create(2);
+    static const int64_t sizes[][3] = {{40, 70, 300}, {5, 33, 64}, {600, 90, 70}, {9, 16, 20}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int dtype = 0; dtype < 4; dtype++) {
+            const int64_t one[3] = {1, 1, 1}, m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+            uint32_t seed = 7;
+            const int type = dtype % 2 ? TN_F64 : TN_F32;
+            Matrix a = make(type, m, k, 0, one, &seed), b = make(type, k, n, 1, one, &seed);
+            Matrix c = make(type, m, n, 0, one, &seed), d = copy_of(&c), e = copy_of(&c);
+            tn__gemm_args g = {.dtype = type,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .a = a.o,
+                               .b = b.o,
+                               .c = c.o,
+                               .accumulate = dtype / 2};
+            assert_int_equal(tn__gemm(&g, pool), 0);
+            const size_t bytes = tn__gemm_pack_bytes(&g);
+            assert_true(bytes > 0);
+            void *panels = aligned_alloc(64, (bytes + 63) / 64 * 64);
+            tn__gemm_pack(&g, panels, pool);
+            g.panels = panels;
+            g.c = d.o;
+            assert_int_equal(tn__gemm(&g, pool), 0);
+            assert_memory_equal(c.memory, d.memory, (size_t)c.count * tn__dtype_size(type));
+            g.c = e.o;
+            for (int64_t lo = 0; lo < m; lo += 7)
+                assert_int_equal(tn__gemm_rows(&g, lo, lo + 7 < m ? lo + 7 : m), 0);
+            assert_memory_equal(c.memory, e.memory, (size_t)c.count * tn__dtype_size(type));
+            free(panels);
+            free(a.memory);
+            free(b.memory);
+            free(c.memory);
+            free(d.memory);
+            free(e.memory);
+        }
+    tn__pool_destroy(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_repeated_inputs),
-        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_same_bits),       cmocka_unit_test(test_repeated_inputs),
+        cmocka_unit_test(test_packed_and_rows), cmocka_unit_test(test_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
