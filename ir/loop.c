@@ -50,8 +50,8 @@ bool node_mentions(const Program *p, const Node *n, Symbol s)
             if (dim_mentions(p->cx->dims, (Dim){(uint32_t)n->attrs[i].at[k]}, s))
                 return true;
     }
-    if (n->op != OP_scan)
-        return false;
+    if (n->op != OP_scan || node_dim(n, ATTR_loop, 0).id == dim_of(p->cx->dims, s).id)
+        return false; /* its own symbol is bound in its body */
     const Graph *g = p->graphs.at[node_int(n, ATTR_body)];
     for (uint32_t id = 1; id < g->nodes.n; id++)
         if (node_mentions(p, &g->nodes.at[id], s))
