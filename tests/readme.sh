@@ -31,6 +31,24 @@ expect 0 '!warning' -- "$tenon" -check language1
 npz points.npz x=f32:40:wave target=f32:40:wave
 expect 0 'epoch 10' -- "$tenon" -train language1 points.npz
 
+# every example of it compiles, with what the text around it speaks of
+for block in language[0-9]*; do
+    {
+        for name in nn optim; do grep -q "^import $name" "$block" || echo "import $name"; done
+        grep -q 'm\.loss' "$block" && cat <<END
+module M {
+    embed = nn.Linear(8, 8)
+    out = nn.Linear(8, 10)
+    fn loss(x: [B, 8], y: i64[B]) -> (loss: []) { return cross_entropy(out(embed(x)), y) }
+}
+model m = M()
+END
+        cat "$block"
+    } >"$block.tn"
+    check "LANGUAGE.md: $(head -1 "$block")" "$tenon" -check "$block.tn"
+done
+[ "$(echo language*.tn | wc -w)" -ge 10 ] || check "LANGUAGE.md has examples" false
+
 # commands: four spaces, then the command, which a comment may follow
 npz x.npz x=f32:5x64:wave
 python3 -c 'import zipfile; open("x.npy", "wb").write(zipfile.ZipFile("x.npz").read("x.npy"))'
