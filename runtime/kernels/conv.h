@@ -44,91 +44,185 @@ TN_FN void tn_conv_pack_T(T_mem *restrict to, const T_mem *x, int64_t x_h, int64
             }
 }
 
-/*@ conv_fma_f32: */
-#ifndef TN_CONV_BYTES
-#ifdef __AVX512F__
-#define TN_CONV_BYTES 64 /* of a vector; rows of a tile: as many as registers hold */
-#define TN_CONV_ROWS 8
-#else
-#define TN_CONV_BYTES 32
-#define TN_CONV_ROWS 4
-#endif
-#endif
-typedef float tn_conv_lanes_f32 __attribute__((vector_size(TN_CONV_BYTES), aligned(4), may_alias));
-TN_FN tn_conv_lanes_f32 tn_conv_fma_f32(tn_conv_lanes_f32 a, tn_conv_lanes_f32 b, tn_conv_lanes_f32 c)
+/*@ conv_fma512_f32: */
+typedef float tn_conv_v512_f32 __attribute__((vector_size(64), aligned(4), may_alias));
+TN_FN __attribute__((always_inline, target("avx512f"))) tn_conv_v512_f32 tn_conv_fma512_f32(
+    tn_conv_v512_f32 a, tn_conv_v512_f32 b, tn_conv_v512_f32 c)
 {
-#if defined(__clang__)
+#ifdef __clang__
     return __builtin_elementwise_fma(a, b, c);
-#elif defined(__AVX512F__)
-    return (tn_conv_lanes_f32)__builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
-#elif defined(__FMA__)
-    return (tn_conv_lanes_f32)__builtin_ia32_vfmaddps256(a, b, c);
 #else
-    for (unsigned i = 0; i < sizeof a / sizeof a[0]; i++)
-        c[i] = fmaf(a[i], b[i], c[i]);
-    return c;
+    return (tn_conv_v512_f32)__builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
 #endif
 }
 
-/*@ conv_fma_f64: */
-#ifndef TN_CONV_BYTES
-#ifdef __AVX512F__
-#define TN_CONV_BYTES 64 /* of a vector; rows of a tile: as many as registers hold */
-#define TN_CONV_ROWS 8
-#else
-#define TN_CONV_BYTES 32
-#define TN_CONV_ROWS 4
-#endif
-#endif
-typedef double tn_conv_lanes_f64 __attribute__((vector_size(TN_CONV_BYTES), aligned(8), may_alias));
-TN_FN tn_conv_lanes_f64 tn_conv_fma_f64(tn_conv_lanes_f64 a, tn_conv_lanes_f64 b, tn_conv_lanes_f64 c)
+/*@ conv_fma512_f64: */
+typedef double tn_conv_v512_f64 __attribute__((vector_size(64), aligned(8), may_alias));
+TN_FN __attribute__((always_inline, target("avx512f"))) tn_conv_v512_f64 tn_conv_fma512_f64(
+    tn_conv_v512_f64 a, tn_conv_v512_f64 b, tn_conv_v512_f64 c)
 {
-#if defined(__clang__)
+#ifdef __clang__
     return __builtin_elementwise_fma(a, b, c);
-#elif defined(__AVX512F__)
-    return (tn_conv_lanes_f64)__builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
-#elif defined(__FMA__)
-    return (tn_conv_lanes_f64)__builtin_ia32_vfmaddpd256(a, b, c);
 #else
-    for (unsigned i = 0; i < sizeof a / sizeof a[0]; i++)
-        c[i] = fma(a[i], b[i], c[i]);
-    return c;
+    return (tn_conv_v512_f64)__builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
 #endif
 }
 
-/*@ conv_tile_T: conv_fma_T */
-TN_FN __attribute__((always_inline)) void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a,
-                                                         const T_mem *restrict b,
-                                                         const int32_t *restrict off, int64_t channels,
-                                                         int64_t plane, int64_t taps, const int m,
-                                                         const int nv, int add)
+/*@ conv_fma256_f32: */
+typedef float tn_conv_v256_f32 __attribute__((vector_size(32), aligned(4), may_alias));
+TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f32 tn_conv_fma256_f32(
+    tn_conv_v256_f32 a, tn_conv_v256_f32 b, tn_conv_v256_f32 c)
 {
-    /* c[i][v] (+)= sum over channels and taps of a[k][i] * b[plane * channel + off[tap] + v] */
-    enum { L = TN_CONV_BYTES / sizeof(T_mem) };
-    tn_conv_lanes_T s[8][3];
+#ifdef __clang__
+    return __builtin_elementwise_fma(a, b, c);
+#else
+    return (tn_conv_v256_f32)__builtin_ia32_vfmaddps256(a, b, c);
+#endif
+}
+
+/*@ conv_fma256_f64: */
+typedef double tn_conv_v256_f64 __attribute__((vector_size(32), aligned(8), may_alias));
+TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f64 tn_conv_fma256_f64(
+    tn_conv_v256_f64 a, tn_conv_v256_f64 b, tn_conv_v256_f64 c)
+{
+#ifdef __clang__
+    return __builtin_elementwise_fma(a, b, c);
+#else
+    return (tn_conv_v256_f64)__builtin_ia32_vfmaddpd256(a, b, c);
+#endif
+}
+
+/*@ conv_body512_T: conv_fma512_T */
+TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
+    T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t channels, int64_t plane, int64_t taps, const int m, int add)
+{
+    enum { L = 64 / sizeof(T_mem) };
+    tn_conv_v512_T s[8][3];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-        for (int j = 0; j < nv; j++)
-            s[i][j] = add ? *(const tn_conv_lanes_T *)(c + (i * 3 + j) * L) : (tn_conv_lanes_T){0};
+        for (int j = 0; j < 3; j++)
+            s[i][j] = add ? *(const tn_conv_v512_T *)(c + (i * 3 + j) * L) : (tn_conv_v512_T){0};
     for (int64_t k = 0; k < channels; k++, b += plane)
-        for (int64_t t = 0; t < taps; t++, a += TN_CONV_ROWS) {
-            const T_mem *at = b + off[t];
-            tn_conv_lanes_T x[3];
+        for (int64_t t = 0; t < taps; t++, a += 8) {
+            tn_conv_v512_T x[3];
 #pragma GCC unroll 3
-            for (int j = 0; j < nv; j++)
-                x[j] = *(const tn_conv_lanes_T *)(at + j * L);
+            for (int j = 0; j < 3; j++)
+                x[j] = *(const tn_conv_v512_T *)(b + off[t] + j * L);
 #pragma GCC unroll 8
             for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-                for (int j = 0; j < nv; j++)
-                    s[i][j] = tn_conv_fma_T((tn_conv_lanes_T){0} + a[i], x[j], s[i][j]);
+                for (int j = 0; j < 3; j++)
+                    s[i][j] = tn_conv_fma512_T((tn_conv_v512_T){0} + a[i], x[j], s[i][j]);
         }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-        for (int j = 0; j < nv; j++)
-            *(tn_conv_lanes_T *)(c + (i * 3 + j) * L) = s[i][j];
+        for (int j = 0; j < 3; j++)
+            *(tn_conv_v512_T *)(c + (i * 3 + j) * L) = s[i][j];
+}
+
+/*@ conv_tile512_T: conv_body512_T */
+TN_FN __attribute__((noinline, target("avx512f"))) void tn_conv_tile512_T(
+    T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t channels, int64_t plane, int64_t taps, int64_t m, int add)
+{
+    if (m == 1)
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 1, add);
+    else if (m <= 4)
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 4, add);
+    else
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, add);
+}
+
+/*@ conv_body256_T: conv_fma256_T */
+TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_body256_T(
+    T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t channels, int64_t plane, int64_t taps, const int m, int add)
+{
+    enum { L = 32 / sizeof(T_mem) };
+    tn_conv_v256_T s[4][3];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < 3; j++)
+            s[i][j] = add ? *(const tn_conv_v256_T *)(c + (i * 3 + j) * L) : (tn_conv_v256_T){0};
+    for (int64_t k = 0; k < channels; k++, b += plane)
+        for (int64_t t = 0; t < taps; t++, a += 4) {
+            tn_conv_v256_T x[3];
+#pragma GCC unroll 3
+            for (int j = 0; j < 3; j++)
+                x[j] = *(const tn_conv_v256_T *)(b + off[t] + j * L);
+#pragma GCC unroll 8
+            for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+                for (int j = 0; j < 3; j++)
+                    s[i][j] = tn_conv_fma256_T((tn_conv_v256_T){0} + a[i], x[j], s[i][j]);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < 3; j++)
+            *(tn_conv_v256_T *)(c + (i * 3 + j) * L) = s[i][j];
+}
+
+/*@ conv_tile256_T: conv_body256_T */
+TN_FN __attribute__((noinline, target("avx2,fma"))) void tn_conv_tile256_T(
+    T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t channels, int64_t plane, int64_t taps, int64_t m, int add)
+{
+    if (m == 1)
+        tn_conv_body256_T(c, a, b, off, channels, plane, taps, 1, add);
+    else
+        tn_conv_body256_T(c, a, b, off, channels, plane, taps, 4, add);
+}
+
+/*@ conv_level: */
+TN_FN int tn_conv_level(void)
+{
+    /* how wide tiles are: of 8 x 3 vectors of 64 bytes, of 4 x 3 of 32, or of 4 x 48 bytes one by one */
+#if defined __x86_64__ && defined __GNUC__
+    return __builtin_cpu_supports("avx512f")                                     ? 2
+           : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1
+                                                                                 : 0;
+#else
+    return 0;
+#endif
+}
+
+/*@ conv_one_T: */
+TN_FN T_mem tn_conv_one_T(T_mem a, T_mem b, T_mem c)
+{
+    return sizeof(T_mem) == 4 ? (T_mem)fmaf((float)a, (float)b, (float)c) : (T_mem)fma(a, b, c);
+}
+
+/*@ conv_tile_T: conv_one_T conv_tile512_T conv_tile256_T */
+TN_FN void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b,
+                          const int32_t *restrict off, int64_t channels, int64_t plane, int64_t taps,
+                          int64_t m, int add, int level)
+{
+    /* c[i][v] (+)= sum over channels and taps of a[k][i] * b[plane * channel + off[tap] + v] */
+    enum { V = 3 * 32 / sizeof(T_mem) };
+#if defined __x86_64__ && defined __GNUC__
+    if (level == 2) {
+        tn_conv_tile512_T(c, a, b, off, channels, plane, taps, m, add);
+        return;
+    }
+    if (level == 1) {
+        tn_conv_tile256_T(c, a, b, off, channels, plane, taps, m, add);
+        return;
+    }
+#endif
+    (void)level;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t v = 0; v < V; v++) {
+            T_mem s = add ? c[i * V + v] : 0;
+            for (int64_t k = 0; k < channels; k++)
+                for (int64_t t = 0; t < taps; t++)
+                    s = tn_conv_one_T(a[(k * taps + t) * 4 + i], b[plane * k + off[t] + v], s);
+            c[i * V + v] = s;
+        }
 }
 
 /*@ conv_put_T: */
@@ -155,7 +249,7 @@ TN_FN void tn_conv_put_T(T_mem *restrict y, T_mem *restrict c, int64_t v, int64_
     }
 }
 
-/*@ conv_T: conv_pack_T conv_tile_T conv_put_T */
+/*@ conv_T: conv_level conv_pack_T conv_tile_T conv_put_T */
 TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t image,
                      int64_t block, int64_t G, int64_t C, int64_t M, int64_t H, int64_t W, int64_t OH,
                      int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n, int64_t x_c, int64_t x_h,
@@ -163,15 +257,17 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                      int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
 {
     /* R rows of the results of one group of one image */
-    enum { TILE = 3 * TN_CONV_BYTES / sizeof(T_mem), PACK = 131072 / sizeof(T_mem), FILTERS = 8192 };
+    enum { PACK = 131072 / sizeof(T_mem), FILTERS = 8192, MOST = 192 / sizeof(T_mem) };
     T_mem pack[PACK] __attribute__((aligned(64))), filters[FILTERS] __attribute__((aligned(64)));
-    T_mem c[8 * TILE] __attribute__((aligned(64)));
+    T_mem c[8 * MOST] __attribute__((aligned(64)));
+    const int level = tn_conv_level();
+    const int64_t TILE = level == 2 ? MOST : MOST / 2, ROWS = level == 2 ? 8 : 4;
     int32_t off[1024];
     const int64_t n = image / G, g = image % G, oh = block * R, taps = KH * KW;
     const int64_t rows = OH - oh < R ? OH - oh : R, reach_h = (KH - 1) * d_h / s_h;
     const int64_t reach_w = (KW - 1) * d_w / s_w, high = rows + reach_h;
     /* columns at once: all, or what fits for one channel */
-    int64_t cols = (PACK - 2 * TILE) / (s_h * s_w * high) - reach_w;
+    int64_t cols = (PACK - 2 * MOST) / (s_h * s_w * high) - reach_w;
     cols = cols < OW ? cols : OW;
     x += n * x_n + g * C * x_c;
     w += g * M * w_m;
@@ -179,8 +275,8 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
     for (int64_t ow = 0; ow < OW; ow += cols) {
         const int64_t wide = OW - ow < cols ? OW - ow : cols, width = wide + reach_w;
         const int64_t plane = s_h * s_w * high * width, end = (rows - 1) * width + wide;
-        int64_t some = (PACK - 2 * TILE) / plane;
-        some = some < FILTERS / (TN_CONV_ROWS * taps) ? some : FILTERS / (TN_CONV_ROWS * taps);
+        int64_t some = (PACK - 2 * MOST) / plane;
+        some = some < FILTERS / (ROWS * taps) ? some : FILTERS / (ROWS * taps);
         for (int64_t t = 0; t < taps; t++) {
             const int64_t h = t / KW * d_h, v = t % KW * d_w;
             off[t] = (int32_t)(((h % s_h) * s_w + v % s_w) * high * width + h / s_h * width + v / s_w);
@@ -190,14 +286,14 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
             for (int64_t k = 0; k < channels; k++)
                 tn_conv_pack_T(pack + k * plane, x + (c0 + k) * x_c, x_h, x_w, H, W, oh * s_h - p_h,
                                ow * s_w - p_w, high, width, s_h, s_w);
-            for (int64_t i = 0; i < 2 * TILE; i++)
+            for (int64_t i = 0; i < 2 * MOST; i++)
                 pack[channels * plane + i] = 0;
-            for (int64_t m0 = 0; m0 < M; m0 += TN_CONV_ROWS) {
-                const int64_t m = M - m0 < TN_CONV_ROWS ? M - m0 : TN_CONV_ROWS;
+            for (int64_t m0 = 0; m0 < M; m0 += ROWS) {
+                const int64_t m = M - m0 < ROWS ? M - m0 : ROWS;
                 T_mem *f = filters;
                 for (int64_t k = 0; k < channels; k++)
-                    for (int64_t t = 0; t < taps; t++, f += TN_CONV_ROWS)
-                        for (int64_t i = 0; i < TN_CONV_ROWS; i++)
+                    for (int64_t t = 0; t < taps; t++, f += ROWS)
+                        for (int64_t i = 0; i < ROWS; i++)
                             f[i] = i < m ? w[(m0 + i) * w_m + (c0 + k) * w_c + t / KW * w_h + t % KW * w_w]
                                          : 0;
                 T_mem *to = y + m0 * OH * OW + ow;
@@ -205,13 +301,7 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                     const int64_t last = end - v < TILE ? end : v + TILE;
                     if (c0)
                         tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 1);
-                    if (m == 1)
-                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, 1, 3, c0 > 0);
-                    else if (m <= 4)
-                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, 4, 3, c0 > 0);
-                    else
-                        tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, TN_CONV_ROWS, 3,
-                                       c0 > 0);
+                    tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, m, c0 > 0, level);
                     tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 0);
                 }
             }
@@ -219,35 +309,33 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
     }
 }
 
-/*@ conv_dots_T: conv_fma_T */
-TN_FN __attribute__((always_inline)) void tn_conv_dots_T(T_mem *restrict sums, int64_t step,
-                                                         const T_mem *restrict a, int64_t a_m,
-                                                         const T_mem *restrict b, const int32_t *off,
-                                                         int64_t n, const int m, const int taps)
+/*@ conv_sums512_T: conv_fma512_T */
+TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_sums512_T(
+    T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
+    const int32_t *off, int64_t n, const int m, const int taps)
 {
-    /* sums[i][t], of 64 bytes, += a[i][v] * b[off[t] + v] over n times 64 bytes; step: from i to i + 1 */
-    enum { L = TN_CONV_BYTES / sizeof(T_mem), P = 64 / TN_CONV_BYTES };
-    tn_conv_lanes_T s[8][3][P];
+    enum { L = 64 / sizeof(T_mem), P = 1 };
+    tn_conv_v512_T s[8][3][P];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
         for (int t = 0; t < taps; t++)
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++)
-                s[i][t][j] = *(const tn_conv_lanes_T *)(sums + i * step + (t * P + j) * L);
+                s[i][t][j] = *(const tn_conv_v512_T *)(sums + i * step + (t * P + j) * L);
     for (int64_t v = 0; v < n * P * L; v += P * L)
 #pragma GCC unroll 2
         for (int j = 0; j < P; j++) {
-            tn_conv_lanes_T x[3];
+            tn_conv_v512_T x[3];
 #pragma GCC unroll 3
             for (int t = 0; t < taps; t++)
-                x[t] = *(const tn_conv_lanes_T *)(b + off[t] + v + j * L);
+                x[t] = *(const tn_conv_v512_T *)(b + off[t] + v + j * L);
 #pragma GCC unroll 8
             for (int i = 0; i < m; i++) {
-                const tn_conv_lanes_T u = *(const tn_conv_lanes_T *)(a + i * a_m + v + j * L);
+                const tn_conv_v512_T u = *(const tn_conv_v512_T *)(a + i * a_m + v + j * L);
 #pragma GCC unroll 3
                 for (int t = 0; t < taps; t++)
-                    s[i][t][j] = tn_conv_fma_T(u, x[t], s[i][t][j]);
+                    s[i][t][j] = tn_conv_fma512_T(u, x[t], s[i][t][j]);
             }
         }
 #pragma GCC unroll 8
@@ -256,10 +344,102 @@ TN_FN __attribute__((always_inline)) void tn_conv_dots_T(T_mem *restrict sums, i
         for (int t = 0; t < taps; t++)
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++)
-                *(tn_conv_lanes_T *)(sums + i * step + (t * P + j) * L) = s[i][t][j];
+                *(tn_conv_v512_T *)(sums + i * step + (t * P + j) * L) = s[i][t][j];
 }
 
-/*@ conv_long_T: conv_pack_T conv_dots_T */
+/*@ conv_dots512_T: conv_sums512_T */
+TN_FN __attribute__((noinline, target("avx512f"))) void tn_conv_dots512_T(
+    T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
+    const int32_t *off, int64_t n, int64_t m, int64_t taps)
+{
+    if (taps == 3 && m == 1)
+        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 1, 3);
+    else if (taps == 3)
+        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 8, 3);
+    else
+        for (int64_t t = 0; t < taps; t++)
+            tn_conv_sums512_T(sums + t * (64 / (int64_t)sizeof(T_mem)), step, a, a_m, b, off + t, n, 8, 1);
+}
+
+/*@ conv_sums256_T: conv_fma256_T */
+TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_sums256_T(
+    T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
+    const int32_t *off, int64_t n, const int m, const int taps)
+{
+    enum { L = 32 / sizeof(T_mem), P = 2 };
+    tn_conv_v256_T s[2][3][P];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int t = 0; t < taps; t++)
+#pragma GCC unroll 2
+            for (int j = 0; j < P; j++)
+                s[i][t][j] = *(const tn_conv_v256_T *)(sums + i * step + (t * P + j) * L);
+    for (int64_t v = 0; v < n * P * L; v += P * L)
+#pragma GCC unroll 2
+        for (int j = 0; j < P; j++) {
+            tn_conv_v256_T x[3];
+#pragma GCC unroll 3
+            for (int t = 0; t < taps; t++)
+                x[t] = *(const tn_conv_v256_T *)(b + off[t] + v + j * L);
+#pragma GCC unroll 8
+            for (int i = 0; i < m; i++) {
+                const tn_conv_v256_T u = *(const tn_conv_v256_T *)(a + i * a_m + v + j * L);
+#pragma GCC unroll 3
+                for (int t = 0; t < taps; t++)
+                    s[i][t][j] = tn_conv_fma256_T(u, x[t], s[i][t][j]);
+            }
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+        for (int t = 0; t < taps; t++)
+#pragma GCC unroll 2
+            for (int j = 0; j < P; j++)
+                *(tn_conv_v256_T *)(sums + i * step + (t * P + j) * L) = s[i][t][j];
+}
+
+/*@ conv_dots256_T: conv_sums256_T */
+TN_FN __attribute__((noinline, target("avx2,fma"))) void tn_conv_dots256_T(
+    T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
+    const int32_t *off, int64_t n, int64_t m, int64_t taps)
+{
+    if (taps == 3 && m == 1)
+        tn_conv_sums256_T(sums, step, a, a_m, b, off, n, 1, 3);
+    else if (taps == 3)
+        tn_conv_sums256_T(sums, step, a, a_m, b, off, n, 2, 3);
+    else
+        for (int64_t t = 0; t < taps; t++)
+            tn_conv_sums256_T(sums + t * (64 / (int64_t)sizeof(T_mem)), step, a, a_m, b, off + t, n, 2, 1);
+}
+
+/*@ conv_dots_T: conv_one_T conv_dots512_T conv_dots256_T */
+TN_FN void tn_conv_dots_T(T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m,
+                          const T_mem *restrict b, const int32_t *off, int64_t n, int64_t m, int64_t taps,
+                          int level)
+{
+    /* sums[i][t], of 64 bytes, += a[i][v] * b[off[t] + v] over n times 64 bytes; step: from i to i + 1 */
+    enum { L = 64 / sizeof(T_mem) };
+#if defined __x86_64__ && defined __GNUC__
+    if (level == 2) {
+        tn_conv_dots512_T(sums, step, a, a_m, b, off, n, m, taps);
+        return;
+    }
+    if (level == 1) {
+        tn_conv_dots256_T(sums, step, a, a_m, b, off, n, m, taps);
+        return;
+    }
+#endif
+    (void)level;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t t = 0; t < taps; t++)
+            for (int64_t v = 0; v < n * L; v++) {
+                T_mem *s = &sums[i * step + t * L + v % L];
+                *s = tn_conv_one_T(a[i * a_m + v], b[off[t] + v], *s);
+            }
+}
+
+/*@ conv_long_T: conv_level conv_pack_T conv_dots_T */
 TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t g,
                           int64_t part, int64_t block, int64_t N, int64_t B, int64_t C, int64_t M,
                           int64_t H, int64_t W, int64_t OH, int64_t OW, int64_t KH, int64_t KW,
@@ -270,7 +450,8 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
     /* few results, from long windows (a gradient of weights): sums of products along the windows, B
      * images by 16 channels of results; y is [N, G*M, OH, OW] */
     enum { L = 64 / sizeof(T_mem), PACK = 131072 / sizeof(T_mem), SUMS = 2304 * L };
-    enum { ROWS = TN_CONV_BYTES == 64 ? 8 : 2 };
+    const int level = tn_conv_level();
+    const int64_t ROWS = level == 2 ? 8 : 2;
     T_mem pack[PACK] __attribute__((aligned(64))), sums[SUMS] __attribute__((aligned(64)));
     int32_t off[128];
     const int64_t n0 = part * B, images = N - n0 < B ? N - n0 : B, m0 = 16 * block;
@@ -317,16 +498,9 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
                     plane[d_h * d_w * high * width + i] = 0;
                 for (int64_t i = 0; i < m; i += ROWS)
                     for (int64_t t = 0; t < out; t += 3) {
-                        T_mem *to = sums + (b * 16 + i) * step + t * L;
-                        const T_mem *a = pack + i * a_m;
-                        if (out - t >= 3 && m - i > 1)
-                            tn_conv_dots_T(to, step, a, a_m, plane, off + t, n, ROWS, 3);
-                        else if (out - t >= 3)
-                            tn_conv_dots_T(to, step, a, a_m, plane, off + t, n, 1, 3);
-                        else
-                            for (int64_t u = t; u < out; u++)
-                                tn_conv_dots_T(to + (u - t) * L, step, a, a_m, plane, off + u, n,
-                                               ROWS, 1);
+                        const int64_t together = m - i < ROWS ? m - i : ROWS;
+                        tn_conv_dots_T(sums + (b * 16 + i) * step + t * L, step, pack + i * a_m, a_m, plane,
+                                       off + t, n, together, out - t < 3 ? out - t : 3, level);
                     }
             }
         }
