@@ -424,7 +424,6 @@ static void find_result(const Find *f, const TypeInfo *t, const Written **out)
     switch (n->op) {
     case OP_cast:
     case OP_bitcast:
-    case OP_cumulate:
         copy_axes(f, out);
         break;
     case OP_transpose: {
@@ -441,6 +440,9 @@ static void find_result(const Find *f, const TypeInfo *t, const Written **out)
         break;
     case OP_slice:
     case OP_pad:
+    case OP_cumulate:
+    case OP_scatter:
+    case OP_sort:
     case OP_window:
     case OP_fold:
     case OP_conv:

@@ -281,22 +281,31 @@ static void eval_reduce(EvalNode *q)
 }
 
 /* y = a * y' + b along the axis. */
-static void eval_linear(EvalNode *q, int64_t axis, bool reverse, bool exclusive)
+static void eval_linear(EvalNode *q, int64_t axis, int64_t mode)
 {
     const EvalTensor *a = q->in[0], *b = q->in[1], *init = q->in[2];
     const int64_t n = a->shape[axis];
+    const bool reverse = mode & CUMULATE_REVERSE, full = mode & CUMULATE_FULL;
     for (int64_t k = 0; k < init->n; k++) {
-        int64_t outer[MAX_RANK], index[MAX_RANK];
+        int64_t outer[MAX_RANK], index[MAX_RANK], to[MAX_RANK];
         eval_unravel(init, k, outer);
         for (uint32_t i = 0; i < a->rank; i++)
-            index[i] = i == axis ? 0 : outer[i > axis ? i - 1 : i];
-        double y = init->at[k].f;
+            to[i] = index[i] = i == axis ? 0 : outer[i > axis ? i - 1 : i];
+        double y = init->at[k].f, factor = 0;
+        to[axis] = reverse ? n : 0;
+        if (full)
+            q->out->at[eval_ravel(q->out, to)].f = y;
         for (int64_t t = 0; t < n; t++) {
             index[axis] = reverse ? n - 1 - t : t;
+            to[axis] = index[axis] + (full && !reverse);
             const int64_t at = eval_ravel(a, index);
-            const double before = y;
-            y = dtype_round(a->dtype, a->at[at].f * y + b->at[at].f);
-            q->out->at[at].f = exclusive ? before : y;
+            const double before = y, own = a->at[at].f, x = b->at[at].f;
+            if (mode & CUMULATE_BEHIND)
+                y = dtype_round(a->dtype, t ? factor * y + x : x);
+            else
+                y = dtype_round(a->dtype, own * y + x);
+            factor = own;
+            q->out->at[eval_ravel(q->out, to)].f = mode & CUMULATE_EXCLUSIVE ? before : y;
         }
     }
 }
@@ -309,7 +318,7 @@ static void eval_cumulate(EvalNode *q)
     const Reducer kind = (Reducer)node_int(q->n, ATTR_kind);
     const int64_t n = x->shape[axis];
     if (q->n->nin == 3) {
-        eval_linear(q, axis, reverse, exclusive);
+        eval_linear(q, axis, mode);
         return;
     }
     if (q->n->nout == 2) {

@@ -193,6 +193,13 @@ static const char *infer_leaf(Infer *q)
         q->types[q->n++] = q->p->slots.at[slot].type;
         return NULL;
     }
+    case OP_table: {
+        const int64_t table = word(q, ATTR_table);
+        if (table < 0 || table >= (int64_t)q->p->tables.n)
+            return text(q, "there is no table %lld", (long long)table);
+        q->types[q->n++] = q->p->tables.at[table].type;
+        return NULL;
+    }
     case OP_const: {
         const int64_t t = word(q, ATTR_dtype);
         return t > DT_none && t < DT_COUNT ? result(q, (DType)t, NULL, 0) : "no such dtype";
@@ -420,7 +427,8 @@ static const char *infer_cumulate(Infer *q)
     const int64_t axis = word(q, ATTR_axis), kind = word(q, ATTR_kind), mode = word(q, ATTR_mode);
     if (axis < 0 || axis >= x->rank)
         return "there is no such axis";
-    if (mode < 0 || mode > 3)
+    const bool both = mode & CUMULATE_FULL && mode & (CUMULATE_BEHIND | CUMULATE_EXCLUSIVE);
+    if (mode < 0 || mode > (q->nin == 3 ? 15 : 3) || both)
         return "there is no such mode";
     if (!infer_reducer_takes(RED_add, x->dtype))
         return text(q, "cumulate is not for %s", dtype_name(x->dtype));
@@ -445,7 +453,9 @@ static const char *infer_cumulate(Infer *q)
     const bool index = q->nin == 1 && (kind == RED_argmax || kind == RED_argmin);
     if (q->nin == 1 && kind != RED_add && kind != RED_mul && mode & CUMULATE_EXCLUSIVE)
         return "an extreme of nothing";
-    const TypeInfo t = *x;
+    TypeInfo t = *x;
+    if (mode & CUMULATE_FULL)
+        t.shape[axis] = dim_add(q->dims, t.shape[axis], dim_const(q->dims, 1));
     const char *error = result(q, t.dtype, t.shape, t.rank);
     return error || !index ? error : result(q, DT_i32, t.shape, t.rank);
 }
@@ -573,7 +583,7 @@ static bool is_anywhere(const Graph *g, Val v)
     const Node *n = graph_node(g, v);
     while (n->op == OP_broadcast || n->op == OP_cast || n->op == OP_reshape)
         n = graph_node(g, n->in[0]);
-    return n->op == OP_const || n->op == OP_dim || n->op == OP_iota;
+    return n->op == OP_const || n->op == OP_dim || n->op == OP_iota || n->op == OP_table;
 }
 
 static const char *find_place(Infer *q)

@@ -72,6 +72,15 @@ static void check_guard(Verify *v, Guard g)
     }
 }
 
+/* Some loop around never turns: nothing is read or written. */
+static bool is_dead(const Verify *v)
+{
+    for (uint32_t i = 0; i < v->loops.n; i++)
+        if (dim_le(v->t, v->loops.at[i]->hi, v->loops.at[i]->lo) == YES)
+            return true;
+    return false;
+}
+
 /* Inside the shape, unless a predicate may know more. */
 static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
 {
@@ -80,6 +89,7 @@ static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
         return;
     }
     const KParam *q = &v->k->params.at[param];
+    guarded |= is_dead(v);
     for (uint32_t i = 0; i < q->rank; i++) {
         if (!at[i].id) {
             bad(v, "an index of %s is missing", param_name(v, param));

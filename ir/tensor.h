@@ -205,6 +205,13 @@ typedef struct Ctx {
     DimTable *dims;
 } Ctx;
 
+/* A tensor whose elements are known while compiling: read from a file. */
+typedef struct {
+    Sym key; /* where it is from: equal ones are there once */
+    Ty type; /* sizes are static */
+    const void *data; /* row-major, as memory holds it */
+} ConstTable;
+
 /* Everything of one `model`. */
 typedef struct Program {
     Ctx *cx;
@@ -214,6 +221,7 @@ typedef struct Program {
     VEC(Graph *) graphs;
     VEC(TrainInfo) trains;
     VEC(GradCheck) gradchecks;
+    VEC(ConstTable) tables;
     VEC(TypeInfo) types;  /* [0] unused; use type_make */
     uint32_t *type_table; /* private to tensor.c */
     uint32_t type_table_size;
@@ -284,6 +292,7 @@ static inline Val val_result(Val v, uint32_t k)
 
 Val build_input(Builder *b, Sym name, Ty type); /* also appends to g->params */
 Val build_state(Builder *b, uint32_t slot);
+Val build_table(Builder *b, uint32_t table);
 /** A view of a parameter or buffer: slice + reshape of its slot. */
 Val build_view(Builder *b, const StateView *view);
 Val build_const(Builder *b, DType t, double value); /* [] ; integers up to 2^53, bool 0/1 */
@@ -330,10 +339,13 @@ Val build_scatter_joint(Builder *b, Val init, Val idx, Val upd, uint32_t axis, u
 Val build_sort(Builder *b, Val x, uint32_t axis, bool descending, Dim k);
 /** Whether an index certainly has no element twice in a row of its leading axes. */
 bool index_is_unique(const Program *p, const Graph *g, Val idx, uint32_t batch);
-enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2 };
+/* Modes. Of a linear recurrence also: FULL, the result holds init as well, one element more; BEHIND,
+ * each step takes the factor of the step before it, and the first one none (y = b). */
+enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2, CUMULATE_FULL = 4, CUMULATE_BEHIND = 8 };
 /** Prefix reductions along an axis: RED_add, mul, max, min; argmax and argmin have a second result. */
 Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
-/** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). */
+/** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). A view of
+ * a FULL one, unless FULL or BEHIND is asked for. */
 Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode);
 /* Attention; the shapes are those of ops.def. */
 enum { ATTENTION_CAUSAL = 1, ATTENTION_BIAS = 2, ATTENTION_DROP = 4, ATTENTION_BIAS_GRAD = 8 };

@@ -49,7 +49,14 @@ Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode)
 
 Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode)
 {
-    return cumulate(b, RED_none, (Val[]){a, x, init}, 3, axis, mode);
+    DimTable *t = b->p->cx->dims;
+    const Dim n = val_info(b->p, b->g, a)->shape[axis];
+    if (mode & (CUMULATE_FULL | CUMULATE_BEHIND))
+        return cumulate(b, RED_none, (Val[]){a, x, init}, 3, axis, mode);
+    const int way = mode & CUMULATE_REVERSE;
+    const Val all = cumulate(b, RED_none, (Val[]){a, x, init}, 3, axis, way | CUMULATE_FULL);
+    const bool first = (way != 0) != ((mode & CUMULATE_EXCLUSIVE) != 0);
+    return build_slice_axis(b, all, axis, dim_const(t, !first), n);
 }
 
 /* The same value at every place along an axis. */

@@ -24,7 +24,7 @@ void lower_cumulate(Lower *l, const FuseGroup *grp)
 {
     const Val y = {grp->roots.at[0].val.node, 0}, index = {y.node, 1};
     const Node *n = graph_node(l->g, y);
-    const TypeInfo x = *val_info(l->p, l->g, y);
+    const TypeInfo x = *val_info(l->p, l->g, n->in[0]), yt = *val_info(l->p, l->g, y);
     const uint32_t axis = (uint32_t)node_int(n, ATTR_axis);
     const Reducer kind = (Reducer)node_int(n, ATTR_kind);
     const bool linear = n->nin == 3, extreme = !linear && kind != RED_add && kind != RED_mul;
@@ -35,7 +35,7 @@ void lower_cumulate(Lower *l, const FuseGroup *grp)
     if (opaque_wanted(l, y))
         out = opaque_result(l, y);
     else
-        out = opaque_temp(l, "values", x.dtype, x.shape, x.rank);
+        out = opaque_temp(l, "values", yt.dtype, yt.shape, yt.rank);
     opaque_arg(&c, &out, x.dtype, K_OUT, lower_name(l, y));
     if (extreme) {
         const bool wanted = n->nout == 2 && opaque_wanted(l, index);

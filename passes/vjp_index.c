@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
+#include "passes/analysis.h"
 #include "passes/vjp.h"
 
 /* --- gather and scatter ----------------------------------------------------------------------- */
@@ -234,60 +235,110 @@ static Val shifted(Reverse *r, bool back, Val v, Val first, uint32_t axis, bool 
     return build_concat(r->b, pieces, 2, axis);
 }
 
+/* F holds init and all steps: forward F_(t+1) = a_t * F_t + b_t. */
 typedef struct {
     Reverse *r;
-    Val a, b, init;
-    TypeInfo x, outer; /* of b; of init */
+    Val a, f;
+    TypeInfo x, outer; /* of a; of init */
     uint32_t axis;
     bool reverse;
 } Linear;
 
-static Val edge_of(const Linear *l, Val v, bool first)
+/* n elements along the axis: of F, of its cotangent. */
+static Val part(const Linear *l, Val v, int64_t from, Dim n)
+{
+    return build_slice_axis(l->r->b, v, l->axis, dim_const(l->r->p->cx->dims, from), n);
+}
+
+/* The element at one end, without the axis. */
+static Val end_of(const Linear *l, Val v, bool last)
 {
     DimTable *t = l->r->p->cx->dims;
-    Dim at = first != l->reverse ? dim_const(t, 0)
-                                 : dim_sub(t, l->x.shape[l->axis], dim_const(t, 1));
-    Val edge = build_slice_axis(l->r->b, v, l->axis, at, dim_const(t, 1));
+    const Dim one = dim_const(t, 1), n = val_info(l->r->p, l->r->g, v)->shape[l->axis];
+    Val edge = build_slice_axis(l->r->b, v, l->axis, last ? dim_sub(t, n, one) : dim_const(t, 0), one);
     return build_reshape(l->r->b, edge, l->outer.shape, l->outer.rank);
 }
 
-/* Given the cotangent of the inclusive recurrence: those of a, b and init. */
-static void of_linear(const Linear *l, Val y, Val dy, Val *da, Val *db, Val *dinit)
+/* The cotangent of F is that of the steps alone: zero for init. Gives it, or {0}. */
+static Val of_steps(const Linear *l, Val df)
 {
-    Reverse *r = l->r;
-    Val none = vjp_full(r, 0, &l->outer);
-    Val next = shifted(r, false, l->a, none, l->axis, l->reverse);
-    vjp_stage(r, STAGE_BACKWARD);
-    *db = build_linear(r->b, next, dy, none, l->axis, l->reverse ? 0 : CUMULATE_REVERSE);
-    Val before = shifted(r, false, y, l->init, l->axis, !l->reverse);
-    *da = vjp_op2(r, true, OP_mul, *db, before);
-    vjp_stage(r, STAGE_BACKWARD);
-    *dinit = build2(r->b, OP_mul, edge_of(l, l->a, true), edge_of(l, *db, true));
+    const Node *n = graph_node(l->r->g, df);
+    double zero;
+    if (n->op != OP_pad || !graph_constant(l->r->g, n->in[1], &zero) || zero != 0 ||
+        val_type(l->r->g, n->in[0]).id != val_type(l->r->g, l->a).id)
+        return (Val){0, 0};
+    int64_t lo;
+    return dim_is_const(l->r->p->cx->dims, node_dim(n, ATTR_lo, l->axis), &lo) && lo == !l->reverse
+               ? n->in[0]
+               : (Val){0, 0};
 }
 
-static void vjp_linear(Reverse *r, uint32_t id, const Node *n, const Val *dy, Linear *l)
+/* Given the cotangent of F: those of a, b and init. */
+static void of_linear(const Linear *l, Val df, Val *da, Val *db, Val *dinit)
 {
-    int64_t mode = node_int(n, ATTR_mode);
-    Val y = {id, 0}, d = dy[0], first = {0, 0}, da, db, dinit;
-    l->x = *val_info(r->p, r->g, l->a);
-    l->outer = *val_info(r->p, r->g, l->init);
-    if (mode & CUMULATE_EXCLUSIVE) { /* y_t is the inclusive one's y_(t-1) */
+    Reverse *r = l->r;
+    const Dim n = l->x.shape[l->axis];
+    const int way = l->reverse ? 0 : CUMULATE_REVERSE;
+    const Val dy = of_steps(l, df);
+    const Val before = part(l, l->f, l->reverse, n);
+    if (dy.node) {
         Val none = vjp_full(r, 0, &l->outer);
-        vjp_stage(r, -1);
-        y = build_linear(r->b, l->a, l->b, l->init, l->axis, l->reverse);
         vjp_stage(r, STAGE_BACKWARD);
-        first = edge_of(l, d, true);
-        d = shifted(r, true, d, none, l->axis, l->reverse);
-    } else if (n->nin != 3) {
-        vjp_stage(r, -1);
-        y = build_linear(r->b, l->a, l->b, l->init, l->axis, l->reverse);
+        *db = build_linear(r->b, l->a, dy, none, l->axis, way | CUMULATE_BEHIND);
+        *dinit = build2(r->b, OP_mul, end_of(l, l->a, l->reverse), end_of(l, *db, l->reverse));
+    } else {
+        vjp_stage(r, STAGE_BACKWARD);
+        Val all = build_linear(r->b, l->a, part(l, df, l->reverse, n), end_of(l, df, !l->reverse),
+                               l->axis, way | CUMULATE_FULL);
+        *db = part(l, all, !l->reverse, n);
+        *dinit = end_of(l, all, l->reverse);
     }
-    of_linear(l, y, d, &da, &db, &dinit);
+    *da = vjp_op2(r, true, OP_mul, *db, before);
+}
+
+/* The steps of v among zeros: the cotangent of F from that of a view of it. */
+static Val among_all(const Linear *l, Val d, bool steps)
+{
+    DimTable *t = l->r->p->cx->dims;
+    Dim lo[MAX_RANK], hi[MAX_RANK];
+    int64_t none[MAX_RANK] = {0};
+    for (uint32_t i = 0; i < l->x.rank; i++)
+        lo[i] = hi[i] = dim_const(t, 0);
+    *(steps != l->reverse ? &lo[l->axis] : &hi[l->axis]) = dim_const(t, 1);
+    vjp_stage(l->r, STAGE_BACKWARD);
+    return build_pad(l->r->b, d, build_const(l->r->b, l->x.dtype, 0), lo, hi, none);
+}
+
+static void vjp_linear(Reverse *r, uint32_t id, const Node *n, const Val *dy, uint32_t axis,
+                       const TypeInfo *outer)
+{
+    const int mode = (int)node_int(n, ATTR_mode), way = mode & CUMULATE_REVERSE;
+    Linear l = {.r = r, .a = n->in[0], .f = {id, 0}, .axis = axis, .reverse = way != 0};
+    l.x = *val_info(r->p, r->g, l.a);
+    l.outer = *outer;
+    const bool product = n->nin == 1, behind = mode & CUMULATE_BEHIND;
+    const Val none = vjp_full(r, 0, outer);
+    Val df = dy[0], da, db, dinit;
+    if (behind)
+        l.a = shifted(r, false, l.a, none, axis, !l.reverse);
+    if (!(mode & CUMULATE_FULL)) {
+        vjp_stage(r, -1);
+        Val b = product ? vjp_full(r, 0, &l.x) : n->in[1];
+        Val init = product ? vjp_full(r, 1, outer) : behind ? none : n->in[2];
+        l.f = build_linear(r->b, l.a, b, init, axis, way | CUMULATE_FULL);
+        df = among_all(&l, df, !(mode & CUMULATE_EXCLUSIVE));
+    }
+    of_linear(&l, df, &da, &db, &dinit);
+    if (behind) { /* the factor of step t acted in the one behind it; the last one nowhere */
+        vjp_stage(r, STAGE_BACKWARD);
+        da = shifted(r, true, da, vjp_full(r, 0, outer), axis, l.reverse);
+    }
     vjp_give(r, n, 0, da);
-    if (n->nin != 3)
+    if (product)
         return;
     vjp_give(r, n, 1, db);
-    vjp_give(r, n, 2, first.node ? vjp_op2(r, true, OP_add, dinit, first) : dinit);
+    if (!behind)
+        vjp_give(r, n, 2, dinit);
 }
 
 void vjp_cumulate(Reverse *r, uint32_t id, const Node *n, const Val *dy)
@@ -306,16 +357,9 @@ void vjp_cumulate(Reverse *r, uint32_t id, const Node *n, const Val *dy)
                  build_cumulate(r->b, RED_add, dy[0], axis, mode ^ CUMULATE_REVERSE));
         break;
     case RED_none:
-    case RED_mul: {
-        Linear l = {.r = r,
-                    .a = n->in[0],
-                    .b = n->nin == 3 ? n->in[1] : vjp_full(r, 0, &x),
-                    .init = n->nin == 3 ? n->in[2] : vjp_full(r, 1, &outer),
-                    .axis = axis,
-                    .reverse = mode & CUMULATE_REVERSE};
-        vjp_linear(r, id, n, dy, &l);
+    case RED_mul:
+        vjp_linear(r, id, n, dy, axis, &outer);
         break;
-    }
     case RED_argmax:
     case RED_argmin:
         vjp_give(r, n, 0, scatter_along(r, &x, (Val){id, 1}, dy[0], axis, false));

@@ -61,28 +61,40 @@ TN_FN void tn_cu_linear_T(T_mem *out, const T_mem *a, const T_mem *b, const T_me
                           int64_t outer, int64_t strip, int64_t N, int64_t inner, int64_t lines, int mode)
 {
     const int t = (int)threadIdx.x;
+    const int64_t full = mode >> 2 & 1;
     if (lines) {
         const int64_t q = 256 * strip + t, first = q / inner * N * inner + q % inner;
+        const int64_t to = q / inner * (N + full) * inner + q % inner;
         if (q >= lines)
             return;
-        T_val acc = (T_val)T_load(init[q]);
+        T_val acc = (T_val)T_load(init[q]), factor = (T_val)0;
+        if (full)
+            out[to + (mode & 1 ? N * inner : 0)] = init[q];
         for (int64_t i = 0; i < N; i++) {
-            const int64_t at = first + (mode & 1 ? N - 1 - i : i) * inner;
-            const T_val y = (T_val)T_load(a[at]) * acc + (T_val)T_load(b[at]);
-            out[at] = (T_mem)T_store(mode & 2 ? acc : y);
+            const int64_t p = mode & 1 ? N - 1 - i : i, at = first + p * inner;
+            const T_val own = (T_val)T_load(a[at]), x = (T_val)T_load(b[at]);
+            const T_val y = (mode & 8) == 0 ? own * acc + x : i ? factor * acc + x : x;
+            out[to + (p + (mode & 1 ? 0 : full)) * inner] = (T_mem)T_store(mode & 2 ? acc : y);
             acc = y;
+            factor = own;
         }
         return;
     }
     /* the steps y -> p * y + s of four elements, then of all before a thread, put together */
     __shared__ T_val factor[2][256], offset[2][256];
     T_val carry = (T_val)T_load(init[outer]);
+    const int64_t to = outer * (N + full);
+    if (full && t == 0)
+        out[to + (mode & 1 ? N : 0)] = init[outer];
     for (int64_t base = 0; base < N; base += 1024) {
         T_val p[4], s[4];
         for (int q = 0; q < 4; q++) {
             const int64_t i = base + 4 * t + q;
             const int64_t at = outer * N + (mode & 1 ? N - 1 - i : i);
-            const T_val f = i < N ? (T_val)T_load(a[at]) : (T_val)1, g = i < N ? (T_val)T_load(b[at]) : (T_val)0;
+            const int64_t by = mode & 8 ? at + (mode & 1 ? 1 : -1) : at;
+            const int there = i < N, first = mode & 8 && i == 0;
+            const T_val f = first ? (T_val)0 : there ? (T_val)T_load(a[by]) : (T_val)1;
+            const T_val g = there ? (T_val)T_load(b[at]) : (T_val)0;
             p[q] = q ? f * p[q - 1] : f;
             s[q] = q ? f * s[q - 1] + g : g;
         }
@@ -101,7 +113,7 @@ TN_FN void tn_cu_linear_T(T_mem *out, const T_mem *a, const T_mem *b, const T_me
             const int64_t i = base + 4 * t + q;
             const T_val y = p[q] * before + s[q], old = q ? p[q - 1] * before + s[q - 1] : before;
             if (i < N)
-                out[outer * N + (mode & 1 ? N - 1 - i : i)] = (T_mem)T_store(mode & 2 ? old : y);
+                out[to + (mode & 1 ? N - 1 - i : i + full)] = (T_mem)T_store(mode & 2 ? old : y);
         }
         carry = factor[now][255] * carry + offset[now][255];
         __syncthreads();

@@ -28,15 +28,28 @@ TN_FN void tn_linear_T(T_mem *restrict out, const T_mem *restrict a, const T_mem
                        const T_mem *restrict init, int64_t outer, int64_t strip, int64_t N,
                        int64_t inner, int64_t lines, int mode)
 {
+    /* mode + 4: init is an element of the result; + 8: each step takes the factor before its own */
     const int64_t lo = 64 * strip, n = inner - lo < 64 ? inner - lo : 64, start = outer * N * inner + lo;
+    const int64_t full = mode >> 2 & 1, to = outer * (N + full) * inner + lo;
     T_val acc[64];
     for (int64_t c = 0; c < n; c++)
         acc[c] = (T_val)T_load(init[outer * inner + lo + c]);
+    for (int64_t c = 0; c < n && full; c++)
+        out[to + (mode & 1 ? N * inner : 0) + c] = init[outer * inner + lo + c];
     for (int64_t t = 0; t < N; t++) {
-        const int64_t at = start + (mode & 1 ? N - 1 - t : t) * inner;
+        const int64_t i = mode & 1 ? N - 1 - t : t, at = start + i * inner;
+        const int64_t by = mode & 8 ? at + (mode & 1 ? inner : -inner) : at;
+        const int64_t y_at = to + (i + (mode & 1 ? 0 : full)) * inner;
+        if (mode & 8 && t == 0) {
+            for (int64_t c = 0; c < n; c++) {
+                acc[c] = (T_val)T_load(b[at + c]);
+                out[y_at + c] = b[at + c];
+            }
+            continue;
+        }
         for (int64_t c = 0; c < n; c++) {
-            const T_val y = (T_val)T_load(a[at + c]) * acc[c] + (T_val)T_load(b[at + c]);
-            out[at + c] = (T_mem)T_store(mode & 2 ? acc[c] : y);
+            const T_val y = (T_val)T_load(a[by + c]) * acc[c] + (T_val)T_load(b[at + c]);
+            out[y_at + c] = (T_mem)T_store(mode & 2 ? acc[c] : y);
             acc[c] = y;
         }
     }
