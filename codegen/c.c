@@ -440,6 +440,8 @@ static bool has_long_lanes(const DimTable *d, const KBlock *b)
 static bool is_heavy(const DimTable *d, const Kernel *k)
 {
     enum { HEAVY = 8 };
+    if (k->class == CLASS_OPAQUE)
+        return true;
     if (!has_long_lanes(d, &k->body))
         return false;
     for (uint32_t i = 1; i < k->exprs.n; i++) {

@@ -150,12 +150,15 @@ TN_FN void tn_att_rows_T(float *restrict to, int64_t width, const T_mem *from, i
 TN_FN void tn_att_columns_T(float *restrict to, int64_t depth, const T_mem *from, int64_t x_t,
                             int64_t rows, int64_t D)
 {
-    /* depth rows of 64: the transpose, zeros around */
-    for (int64_t d = 0; d < D; d++) {
-        for (int64_t r = 0; r < rows; r++)
-            to[d * 64 + r] = T_load(from[r * x_t + d]);
-        for (int64_t r = rows; r < 64; r++)
-            to[d * 64 + r] = 0.0f;
+    /* depth rows of 64: the transpose, zeros around; 16 rows at a time, whose lines stay near */
+    for (int64_t r0 = 0; r0 < 64; r0 += 16) {
+        const int64_t n = rows - r0 < 16 ? rows - r0 : 16;
+        for (int64_t d = 0; d < D; d++) {
+            for (int64_t r = 0; r < n; r++)
+                to[d * 64 + r0 + r] = T_load(from[(r0 + r) * x_t + d]);
+            for (int64_t r = n < 0 ? 0 : n; r < 16; r++)
+                to[d * 64 + r0 + r] = 0.0f;
+        }
     }
     for (int64_t i = D * 64; i < depth * 64; i++)
         to[i] = 0.0f;
@@ -198,7 +201,7 @@ TN_FN void tn_att_drop(float *restrict kept, const uint64_t *key, int64_t keep, 
 }
 
 /*@ attention_T: */
-TN_FN void tn_attention_T(T_mem *restrict out, float *restrict lse, const T_mem *q, const T_mem *k,
+TN_FN __attribute__((always_inline)) void tn_attention_T(T_mem *restrict out, float *restrict lse, const T_mem *q, const T_mem *k,
                           const T_mem *v, const float *bias, const uint64_t *key, int64_t cell,
                           int64_t block, int64_t H, int64_t G, int64_t T, int64_t S, int64_t D,
                           int64_t E, int64_t o_b, int64_t o_t, int64_t o_h, int64_t q_b, int64_t q_t,
@@ -279,7 +282,7 @@ TN_FN void tn_att_share(float *restrict p, float *restrict dp, float *restrict d
 }
 
 /*@ attention_grad_T: */
-TN_FN void tn_attention_grad_T(float *restrict dq, float *restrict dk, float *restrict dv, float *restrict dbias,
+TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq, float *restrict dk, float *restrict dv, float *restrict dbias,
                                const T_mem *q, const T_mem *k, const T_mem *v, const T_mem *dy,
                                const float *lse, const float *delta, const float *bias,
                                const uint64_t *key, int64_t cell, int64_t H, int64_t G, int64_t T, int64_t S,
