@@ -36,8 +36,13 @@ static const char *const native_flags[] = {"-march=native", "-DTN_ONE_TARGET",
 
 static const char *level_flag(int level)
 {
-    return level == 0 ? "-O0" : level == 1 ? "-O1" : "-O3";
+    static const char *const names[] = {"-O0", "-O1", "-O2", "-O3"};
+    return names[level < 0 ? 0 : level > 3 ? 3 : level];
 }
+
+/* As in objects (output.c): -O2 with loops made into vectors is compiled in a quarter of the time
+ * that -O3 takes, is a third as large, and about as fast. */
+static const char *const vector_flags[] = {"-ftree-vectorize", "-fvect-cost-model=dynamic", NULL};
 
 /* --- the key -------------------------------------------------------------------------------------
  */
@@ -101,6 +106,8 @@ static Key text_key(const StrBuf *text, int level, bool native, const char *comp
     Key k = {{HASH_START, HASH_START ^ 0x9e3779b97f4a7c15u}, HASH_START, !compiler && !native};
     hash_text(k.from, sb_text(text), text->n);
     hash_text(k.from, level_flag(level), 3);
+    for (int i = 0; level >= 2 && vector_flags[i]; i++)
+        hash_text(k.from, vector_flags[i], strlen(vector_flags[i]) + 1);
     for (int i = 0; flags[i]; i++)
         hash_text(k.from, flags[i], strlen(flags[i]) + 1);
     for (int i = 0; native && native_flags[i]; i++)
@@ -208,6 +215,8 @@ static int compile(Arena *a, const StrBuf *text, int level, bool native, const c
     if (!status) {
         VEC(const char *) args = {0};
         vec_push(a, &args, level_flag(level));
+        for (int i = 0; level >= 2 && vector_flags[i]; i++)
+            vec_push(a, &args, vector_flags[i]);
         for (int i = 0; flags[i]; i++)
             vec_push(a, &args, flags[i]);
         for (int i = 0; native && native_flags[i]; i++)

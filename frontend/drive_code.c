@@ -175,7 +175,9 @@ static int compile_executable(Drive *d, const char *source, const char *lib, con
 {
     const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
     const char *args[] = {"-std=c11",
-                          "-O3",
+                          "-O2",
+                          "-ftree-vectorize",
+                          "-fvect-cost-model=dynamic",
                           "-ffp-contract=off",
                           "-fno-math-errno",
                           "-fno-trapping-math",
