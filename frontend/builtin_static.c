@@ -244,10 +244,3 @@ bool builtin_allclose(Elab *e, const Call *c, Value *out)
     *out = v_tensor(e, rank ? build_reduce(&e->b, RED_and, x, axes, rank) : x);
     return true;
 }
-
-bool builtin_load(Elab *e, const Call *c, Value *out)
-{
-    (void)out;
-    elab_unsupported(e, c->at, "load");
-    return false;
-}

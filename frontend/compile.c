@@ -1,6 +1,8 @@
 /* compile.c: the stages in order. SPDX-License-Identifier: MIT */
 #include "frontend/compile.h"
 
+#include "frontend/data.h"
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -65,8 +67,38 @@ bool compile_read(Compile *c)
     return true;
 }
 
+/* `load` of a model. */
+static const char *load_array(Arena *a, const char *path, const char *name, LoadedArray *out)
+{
+    Arrays *s = arrays_create(a);
+    const char *why = arrays_load(s, path, "array");
+    const Array *x = NULL;
+    if (!why && !name && s->n != 1)
+        why = arena_printf(a, "%s holds %d arrays: load(path, \"name\") chooses one", path, s->n);
+    if (!why)
+        x = name ? arrays_find(s, name) : &s->at[0];
+    if (!why && !x)
+        why = arena_printf(a, "%s holds no array '%s'", path, name);
+    if (!why && (x->tensor.ndim > MAX_RANK || data_dtype(&x->tensor) == 0))
+        why = arena_printf(a, "%s: elements or axes of this array are none of ours", path);
+    if (!why) {
+        *out = (LoadedArray){.dtype = (DType)data_dtype(&x->tensor),
+                             .rank = (uint32_t)x->tensor.ndim};
+        for (uint32_t i = 0; i < out->rank; i++)
+            out->shape[i] = x->tensor.shape[i];
+        const size_t n = tensor_bytes(&x->tensor);
+        void *data = arena_alloc(a, n + 1);
+        if (n)
+            memcpy(data, x->tensor.data, n);
+        out->data = data;
+    }
+    arrays_destroy(s);
+    return why;
+}
+
 bool compile_elaborate(Compile *c)
 {
+    c->elab.load = load_array;
     const double from = compile_now();
     const bool ok = elaborate(c->cx, c->file, &c->elab, &c->models);
     compile_time(c, "parse and elaborate", from);

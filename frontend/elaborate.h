@@ -10,7 +10,17 @@ typedef struct {
     const char *name, *value; /* -D NAME=VALUE */
 } Define;
 
+/* A tensor of a file. */
 typedef struct {
+    DType dtype;
+    uint32_t rank;
+    int64_t shape[MAX_RANK];
+    const void *data; /* row-major */
+} LoadedArray;
+
+typedef struct {
+    /** Reads `name` (NULL: the only one) of a file; NULL, or why not. NULL: nothing can be read. */
+    const char *(*load)(Arena *a, const char *path, const char *name, LoadedArray *out);
     const Define *defines;
     int ndefines;
     const char *const *include_dirs; /* -I */

@@ -213,6 +213,17 @@ static void eval_effect(EvalNode *q)
 
 /* --- leaves ----------------------------------------------------------------------------------- */
 
+static void eval_table(EvalNode *q)
+{
+    const ConstTable *table = &q->e->p->tables.at[node_int(q->n, ATTR_table)];
+    const size_t size = (size_t)dtype_size(q->out->dtype);
+    for (int64_t k = 0; k < q->out->n; k++) {
+        uint64_t bits = 0;
+        memcpy(&bits, (const char *)table->data + (size_t)k * size, size);
+        q->out->at[k] = eval_from_bits(q->out->dtype, bits);
+    }
+}
+
 static void eval_leaf(EvalNode *q)
 {
     const Node *n = q->n;
@@ -229,6 +240,9 @@ static void eval_leaf(EvalNode *q)
             q->out->at[0].i = v;
         else
             eval_fail(q, "a size cannot be computed");
+        return;
+    case OP_table:
+        eval_table(q);
         return;
     default:
         for (int64_t k = 0; k < q->out->n; k++) {
@@ -254,6 +268,7 @@ static void eval_op(EvalNode *q)
     case OP_const:
     case OP_dim:
     case OP_iota:
+    case OP_table:
         eval_leaf(q);
         return;
     case OP_key:

@@ -200,6 +200,12 @@ Val build_state(Builder *b, uint32_t slot)
     return build(b, OP_state, NULL, 0, (Attr[]){attr_words(&word, 1)});
 }
 
+Val build_table(Builder *b, uint32_t table)
+{
+    const int64_t word = table;
+    return build(b, OP_table, NULL, 0, (Attr[]){attr_words(&word, 1)});
+}
+
 Val build_view(Builder *b, const StateView *view)
 {
     DimTable *t = b->p->cx->dims;

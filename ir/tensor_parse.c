@@ -109,6 +109,39 @@ static void parse_view(Scan *q)
         vec_push(q->cx->perm, &q->p->state, v);
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Its bytes, up to a full stop. */
+static void parse_table(Scan *q)
+{
+    ConstTable t = {.key = text_string(q)};
+    t.type = text_type(q);
+    text_expect(q, "=");
+    text_skip(q);
+    int64_t n = 0;
+    if (q->failed || !dim_is_const(q->cx->dims, type_numel(q->p, t.type), &n))
+        return;
+    n *= dtype_size(type_info(q->p, t.type)->dtype);
+    unsigned char *data = arena_alloc(q->cx->perm, (size_t)n + 1);
+    for (int64_t k = 0; k < n && !q->failed; k++, q->at += 2) {
+        const int hi = hex_digit(q->at[0]), lo = hi < 0 ? -1 : hex_digit(q->at[1]);
+        if (lo < 0)
+            text_fail(q, "a table of %lld bytes ends early", (long long)n);
+        else
+            data[k] = (unsigned char)(hi << 4 | lo);
+    }
+    t.data = data;
+    if (!q->failed && *q->at == '.')
+        q->at++;
+    else
+        text_fail(q, "a table ends in a full stop");
+    if (!q->failed)
+        vec_push(q->cx->perm, &q->p->tables, t);
+}
+
 static void parse_train(Scan *q)
 {
     TrainInfo t = {.method = text_name(q)};
@@ -613,6 +646,8 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
             parse_slot(&q);
         else if (text_accept(&q, "view"))
             parse_view(&q);
+        else if (text_accept(&q, "table"))
+            parse_table(&q);
         else if (text_accept(&q, "train"))
             parse_train(&q);
         else if (text_accept(&q, "gradcheck"))
@@ -622,7 +657,7 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
     text_skip(&q);
     find_graphs(&q);
     if (*q.at && (!q.texts.n || q.texts.at[0] != q.at))
-        text_fail(&q, "'dim', 'loop', 'fact', 'slot', 'view', 'train', 'gradcheck' or 'graph' is expected");
+        text_fail(&q, "'dim', 'loop', 'fact', 'slot', 'view', 'table', 'train', 'gradcheck' or 'graph' is expected");
     for (uint32_t i = 0; i < q.texts.n && !q.failed; i++)
         read_graph(&q, i);
     return q.failed ? NULL : q.p;

@@ -494,6 +494,27 @@ static void print_state(const Program *p, StrBuf *out)
     }
 }
 
+static void print_tables(const Program *p, StrBuf *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (uint32_t i = 0; i < p->tables.n; i++) {
+        const ConstTable *t = &p->tables.at[i];
+        int64_t n = 0;
+        dim_is_const(p->cx->dims, type_numel((Program *)p, t->type), &n);
+        sb_puts(out, "table ");
+        print_string(out, sym_text(p->cx->names, t->key));
+        sb_putc(out, ' ');
+        print_type(p, t->type, out);
+        sb_puts(out, " = ");
+        const unsigned char *data = t->data;
+        for (int64_t k = 0; k < n * dtype_size(type_info(p, t->type)->dtype); k++) {
+            sb_putc(out, digits[data[k] >> 4]);
+            sb_putc(out, digits[data[k] & 15]);
+        }
+        sb_puts(out, ".\n");
+    }
+}
+
 static void print_gradchecks(const Program *p, StrBuf *out)
 {
     for (uint32_t i = 0; i < p->gradchecks.n; i++) {
@@ -533,6 +554,7 @@ void tensor_print(const Program *p, StrBuf *out)
     sb_putc(out, '\n');
     print_symbols(p, out);
     print_state(p, out);
+    print_tables(p, out);
     print_trains(p, out);
     print_gradchecks(p, out);
     for (uint32_t i = 0; i < p->graphs.n; i++) {

@@ -10,7 +10,7 @@ bool op_is_view(Op op)
 
 bool op_is_free(Op op)
 {
-    return op == OP_const || op == OP_iota || op == OP_dim;
+    return op == OP_const || op == OP_iota || op == OP_dim || op == OP_table;
 }
 
 bool graph_constant(const Graph *g, Val v, double *value)

@@ -59,7 +59,7 @@ static void mark_leaves(Fuser *f)
     for (uint32_t id = 1; id < f->g->nodes.n; id++) {
         Placement *pl = &f->place[id];
         Op op = fuse_node(f, id)->op;
-        if (op == OP_input)
+        if (op == OP_input || op == OP_table)
             f->kind[id] = NODE_LEAF;
         if ((op == OP_state || op == OP_slice || op == OP_reshape) &&
             state_view(f, id, &pl->slot, &pl->offset)) {
@@ -292,6 +292,17 @@ static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
     }
 }
 
+/* A piece lies turned: its axes cannot be contracted as one. */
+static bool has_turned_piece(const Fuser *f, const Node *concat)
+{
+    for (uint32_t k = 0; k < concat->nin; k++)
+        for (Val v = concat->in[k]; op_is_view(graph_node(f->g, v)->op);
+             v = graph_node(f->g, v)->in[0])
+            if (graph_node(f->g, v)->op == OP_transpose)
+                return true;
+    return false;
+}
+
 /* A concat that only dots read, each along a contracted or a single free axis, is not stored: its
  * operands become pieces of the product. */
 static bool only_for_dots(const Fuser *f, uint32_t id)
@@ -311,6 +322,8 @@ static bool only_for_dots(const Fuser *f, uint32_t id)
         /* one operand in pieces is enough; concats are decided from the last one on */
         uint32_t other = u->in[is_a].node;
         if (other > id && fuse_node(f, other)->op == OP_concat && f->kind[other] == NODE_CONE)
+            return false;
+        if (contract.n > 1 && has_turned_piece(f, n))
             return false;
         bool contracted = contract.n == 1 && contract.at[0] == axis;
         bool free = val_info(f->p, f->g, (Val){id, 0})->rank == batch.n + contract.n + 1;

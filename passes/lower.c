@@ -64,6 +64,10 @@ static Loc *buffer_loc(Lower *l, uint32_t number)
         CHECK(base);
         buf = base->buf;
         offset = dim_add(l->t, offset, base->offset);
+    } else if (graph_node(l->g, fb->val)->op == OP_table) {
+        const int64_t table = node_int(graph_node(l->g, fb->val), ATTR_table);
+        buf = typed_buffer(l, BUF_CONST, lower_name(l, fb->val), ty, 0);
+        l->h->buffers.at[buf].data = l->p->tables.at[table].data;
     } else {
         buf = typed_buffer(l, BUF_TEMP, lower_name(l, fb->val), ty, 0);
     }
