@@ -8,10 +8,12 @@
  * Where the size is not known, both forms are made and a guard on it chooses: the bits depend on
  * shapes only. SPDX-License-Identifier: MIT */
 #include "passes/lower_row.h"
+#include "passes/sched_cuda.h"
 
 enum {
     ROW_WHOLE = 16384, /* elements of a row that one cell sums alone */
     ROW_PART = 4096,
+    PART_LANES = 256,
     COLUMN_WHOLE = 1024, /* rows that one cell sums alone, for its columns */
     COLUMN_PART = 256,
     FEW_ROWS = 64 /* more of them than this are parallel enough */
@@ -132,7 +134,11 @@ static Step *first_stage(Split *w)
     split_store(w, b, &store, &d, dim_of(t, g));
     kernel_collapse_all(b, x.kept, &x.nkept, blocks, 2);
     RowSched s = {.vec = 1};
+    if (l->o->cuda && !x.columns)
+        s.vec = sched_cuda_width(b, x.reduced[x.nreduced - 1], blocks, 2, true);
     sched_row(b, &x, 0, &s);
+    if (!x.columns && b->k->lanes > PART_LANES)
+        b->k->lanes = PART_LANES; /* each with several loads under way */
     for (uint32_t i = 0; i < b->k->accs.n; i++)
         kblock_add(l->p, &cell, KS_ACC)->acc = i;
     block_append(l, row_loops(b, &cell, &x, &s), &fold);
