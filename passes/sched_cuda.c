@@ -12,7 +12,8 @@
 enum {
     BLOCK = 256, /* threads of a block */
     WORD = 16,   /* bytes of the widest access */
-    SIDE = 32    /* of a tile that is turned */
+    SIDE = 32,   /* of a tile that is turned */
+    HEAVY = 64   /* weight of what is done for two neighbours at most */
 };
 
 /* --- how many neighbours -------------------------------------------------------------------------
@@ -123,6 +124,30 @@ static bool all_fit(Widths *w, KBlock *const *blocks, uint32_t n)
     return w->widest > 0;
 }
 
+/* Work for one element. */
+static int expr_work(Widths *w, KExpr e)
+{
+    const KExprInfo *x = kexpr(w->b->k, e);
+    if (!e.id || w->walked[e.id])
+        return 0;
+    w->walked[e.id] = true;
+    int work = x->kind == KE_OP ? op_info(x->op)->weight : 0;
+    for (uint32_t i = 0; i < x->nin; i++)
+        work += expr_work(w, x->in[i]);
+    return work;
+}
+
+/* Much work for many neighbours at once takes more registers than there are. */
+static bool is_heavy(Widths *w, KBlock *const *blocks, uint32_t n)
+{
+    int work = 0;
+    memset(w->walked, 0, w->b->k->exprs.n * sizeof *w->walked);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < blocks[i]->n; k++)
+            work += expr_work(w, blocks[i]->at[k].expr);
+    return work > HEAVY;
+}
+
 int sched_cuda_width(KBuild *b, Symbol axis, KBlock *const *blocks, uint32_t n, bool whole)
 {
     DimTable *t = b->l->t;
@@ -135,7 +160,7 @@ int sched_cuda_width(KBuild *b, Symbol axis, KBlock *const *blocks, uint32_t n, 
         w.strict = dim_divisible(t, extent, w.by) != YES;
         if ((whole && w.strict) || !all_fit(&w, blocks, n))
             continue;
-        if (w.by * w.widest <= WORD)
+        if (w.by * w.widest <= WORD && (w.by == 2 || !is_heavy(&w, blocks, n)))
             return w.by;
     }
     return 1;

@@ -1,6 +1,6 @@
 /* nvrtc_check.c: nvrtc_check ARCH[,ARCH...] FILE.cu...: compiles the files with NVRTC for each
  * architecture and says how large the code is and how many registers it takes. Exit status 0: all
- * compile without a warning and no kernel spills registers; 1: not so; 2: usage; 3: there is no
+ * compile without a warning and no kernel spills registers or has local memory; 1: not so; 2: usage; 3: there is no
  * NVRTC here. SPDX-License-Identifier: MIT */
 #include "codegen/nvrtc.h"
 #include "codegen/ptxas.h"
@@ -40,10 +40,10 @@ static int report(const char *path, const char *arch, size_t bytes, const Kernel
     for (uint32_t i = 0; i < uses->n; i++) {
         const KernelUse *u = &uses->at[i];
         most = !most || u->registers > most->registers ? u : most;
-        if (u->spill_stores + u->spill_loads == 0)
+        if (u->spill_stores + u->spill_loads + u->stack == 0)
             continue;
-        fprintf(stderr, "%s for %s: %s spills: %d bytes stored, %d loaded\n", path, arch, u->kernel,
-                u->spill_stores, u->spill_loads);
+        fprintf(stderr, "%s for %s: %s spills: %d bytes stored, %d loaded, %d of local memory\n", path,
+                arch, u->kernel, u->spill_stores, u->spill_loads, u->stack);
         bad = 1;
     }
     printf("%s: %s: %u kernels, %zu bytes, at most %d registers (%s)\n", path, arch, uses->n, bytes,
