@@ -1,7 +1,7 @@
 #!/bin/bash
 # models.sh: whole models. The digits learn, with the same bits at any number of threads, in every run,
 # and after a stop; every sample trains, with a loss that falls; the C program runs.
-#   TENON=build/tenon tests/models.sh [digits|lenet|gcn|moe|samples|program]...
+#   TENON=build/tenon tests/models.sh [digits|lenet|vae|gcn|moe|samples|program]...
 # SPDX-License-Identifier: MIT
 set -u
 tenon=$(realpath "${TENON:?set TENON to the compiler}")
@@ -64,6 +64,12 @@ moe() {
     check "moe reaches 0.96: $(tail -n 3 moe.log)" reaches moe.log accuracy 0.96
     check "moe trains on two threads" "${train[@]}" -threads 2 -save two.safetensors
     check "one thread and two give the same bits" cmp one.safetensors two.safetensors
+}
+
+vae() {
+    check "vae trains" "$tenon" -train "$root/models/vae.tn" "$root/models/data/mnist.npz" -epochs 1
+    cp log vae.log
+    check "vae stays below 160: $(grep '^test loss' vae.log)" awk '$1 == "test" && $2 == "loss" && $3 < 160 { ok = 1 } END { exit !ok }' vae.log
 }
 
 sample() { # FILE EPOCHS ARRAY...
