@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+enum { STRIP_WORK = 8 };
+
 /* What an expression needs before it can be evaluated; bits. A kernel has few axes, but may have
  * any number of accumulators and loaded integers: words of Lets.accs and .loaded. */
 typedef struct {
@@ -36,6 +38,8 @@ typedef struct {
     uint64_t axes_in, *accs_in;
     uint32_t nacc, nloaded; /* words */
     Needs dim;              /* of a size that is looked at */
+    uint64_t strip;         /* C: the axis whose cells are worked off in strips, a loop inside all others */
+    int *work;              /* of each expression, as far as it matters */
     bool *named;
 } Lets;
 
@@ -132,8 +136,12 @@ static void find_needs(Lets *w)
     for (uint32_t i = 1; i < w->k->exprs.n; i++) {
         const KExprInfo *x = &w->k->exprs.at[i];
         Needs *n = &w->needs[i];
-        for (uint32_t k = 0; k < x->nin; k++)
+        w->work[i] = x->kind == KE_OP ? op_info(x->op)->weight : 0;
+        for (uint32_t k = 0; k < x->nin; k++) {
             join_needs(w, n, &w->needs[x->in[k].id]);
+            w->work[i] += w->work[x->in[k].id];
+        }
+        w->work[i] = w->work[i] < STRIP_WORK ? w->work[i] : STRIP_WORK;
         need_dim(w, n, x->index);
         need_guard(w, n, x->pred);
         if (x->kind == KE_LOAD) {
@@ -178,6 +186,13 @@ static void walk_loaded(Walk *s, const uint64_t *loaded, bool guarded)
     }
 }
 
+/* Work that a strip of cells would do for each of them, and that is the same for all. */
+static bool same_for_strip(const Lets *w, KExpr e, KExpr operand)
+{
+    return w->needs[e.id].axes & w->strip && !(w->needs[operand.id].axes & w->strip) &&
+           w->work[operand.id] >= STRIP_WORK;
+}
+
 static bool worth_naming(const KExprInfo *x)
 {
     return x->kind != KE_CONST && x->kind != KE_INDEX && x->kind != KE_ACC && x->kind != KE_KEEP;
@@ -207,8 +222,9 @@ static void walk_expr(Walk *s, KExpr e, bool guarded, bool inner)
     const bool arm = s->arm;
     for (uint32_t i = 0; i < x->nin; i++) {
         s->arm = arm || (x->kind == KE_OP && x->op == OP_where && i > 0);
+        const bool once = same_for_strip(w, e, x->in[i]);
         /* either side of a select may be out of bounds where the other is taken (concat) */
-        walk_expr(s, x->in[i], guarded || x->kind == KE_SELECT, inner && !here);
+        walk_expr(s, x->in[i], guarded || x->kind == KE_SELECT, (inner && !here) || once);
     }
     s->arm = arm;
 }
@@ -420,12 +436,16 @@ void kernel_lets(KBuild *b)
     Arena *a = b->l->p->cx->scratch;
     Lets w = {.b = b, .k = b->k};
     find_axes(&w, &b->k->body);
+    for (const KBlock *at = &b->k->body; at->n == 1 && at->at[0].kind == KS_FOR; at = &at->at[0].body)
+        if (at->at[0].loop == FOR_GRID && at->at[0].grid_lanes && !b->l->o->cuda)
+            w.strip = axis_bit(&w, at->at[0].axis);
     CHECK(w.axes.n <= 64);
     w.nacc = b->k->accs.n / 64 + 1;
     w.nloaded = b->loaded.n / 64 + 1;
     w.accs_in = arena_array(a, uint64_t, w.nacc);
     w.needs = needs_create(a, &w, b->k->exprs.n);
     w.dim = *needs_create(a, &w, 1);
+    w.work = arena_array(a, int, b->k->exprs.n);
     w.let = arena_array(a, bool, b->k->exprs.n);
     w.named = arena_array(a, bool, b->k->exprs.n);
     w.loaded_in = arena_array(a, bool, b->loaded.n + 1);
