@@ -159,6 +159,7 @@ NOTES = {"attention": "f64: of products and a softmax, which have cells of their
 WITHOUT = {
     "fma": "no expression of the language makes it: products and sums are rounded one by one",
     "input": "an argument of every test here", "state": "parameters: tests/numeric/modules.tn", "const": "in every test here",
+    "table": "constants of files: tests/numeric/load.tn",
     "iota": "integers; arange in tests/numeric/shapes.tn", "dim": "a size; tests/numeric/sizes.tn",
     "key": "of random numbers; tests/numeric/random.tn", "random": "tests/numeric/random.tn, bit for bit on both targets",
     "bitcast": "within library functions; tests/numeric/random.tn",
