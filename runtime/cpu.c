@@ -182,7 +182,8 @@ tn__gemm_args tn__cpu_gemm_args(const Call *c, int step)
 
 static tn_status cpu_gemm(Call *c, int step)
 {
-    const tn__gemm_args args = tn__cpu_gemm_args(c, step);
+    tn__gemm_args args = tn__cpu_gemm_args(c, step);
+    tn__cpu_use_panels(c, step, &args);
     if (tn__gemm(&args, c->m->ctx->pool))
         return tn__fail(TN_ABI, "%s: a product has operands that do not fit", c->p->name);
     return TN_OK;
@@ -211,6 +212,11 @@ static tn_status cpu_open(tn_model *m)
 }
 
 static void cpu_close(tn_model *m)
+{
+    tn__cpu_free_panels(m);
+}
+
+static void cpu_adopt(tn_model *m)
 {
     (void)m;
 }
@@ -300,7 +306,7 @@ const tn__backend tn__cpu_backend = {
     .has = no,
     .open = cpu_open,
     .close = cpu_close,
-    .adopt = cpu_close, /* there is nothing either */
+    .adopt = cpu_adopt, /* there is nothing to do */
     .begin = cpu_turn,
     .end = cpu_turn,
     .mistakes = cpu_mistakes,

@@ -1,6 +1,6 @@
 /* cpu_strip.c: a product and the kernels around it, block of rows by block of rows, so that what
- * passes between them stays in the cache. Buffers that nobody else sees have memory for a block only:
- * kernels are given a place before it, so that their rows come to lie in it.
+ * passes between them stays in the cache. Buffers that nobody else sees have memory for a block
+ * only: kernels are given a place before it, so that their rows come to lie in it.
  *
  *   rows    threads take blocks; in each block, every step in order
  *   whole   too few rows for the threads: one block, and the threads share the work of each step
@@ -14,7 +14,9 @@
 enum {
     MAX_STEPS = 16,
     MAX_BUFFERS = 16,
-    BLOCK_BYTES = 768 << 10,  /* of a block's buffers: a part of the second cache */
+    BLOCK_BYTES = 768 << 10,  /* of a block's buffers: a part of the second cache, */
+    LARGE_BYTES = 8 << 20,    /* or of the third where each block reads much else, too */
+    SMALL_BYTES = 1 << 20,    /* of a product's other operand that stays in the second */
     DEPTH_BYTES = 2 << 20,    /* the same, where threads share a block */
     OPERAND_BYTES = 24 << 20, /* of a product's other operand, which each block reads again */
     LEAST_ROWS = 32,
@@ -29,12 +31,14 @@ typedef struct {
     int64_t rows, block; /* rows of a block */
     int64_t per, size;   /* blocks of each batch of `size` rows, where a block is a part of one */
     int64_t blocks;
-    int slots; /* blocks at work at the same time */
+    int slots;    /* blocks at work at the same time */
     size_t bytes; /* of a slot */
     int nbuffers;
     int32_t buffer[MAX_BUFFERS];
     int64_t row_bytes[MAX_BUFFERS];
     size_t place[MAX_BUFFERS]; /* in a slot */
+    size_t panels[MAX_STEPS];  /* packed operands of products, behind the slots: offset + 1 */
+    size_t shared;             /* their bytes */
 } Cut;
 
 static int64_t least(int64_t a, int64_t b)
@@ -54,7 +58,7 @@ static void cut_rows(Cut *c, const tn_program *p, const tn_strip *s, const int64
             widest = d[g->n] > widest ? d[g->n] : widest;
         }
     width = width > 0 ? width : 4 * widest;
-    int64_t goal = least(BLOCK_BYTES / width, MOST_ROWS);
+    int64_t goal = least((operand > SMALL_BYTES ? LARGE_BYTES : BLOCK_BYTES) / width, MOST_ROWS);
     goal = goal > LEAST_ROWS ? goal : LEAST_ROWS;
     const int64_t share = (c->rows + 2 * threads - 1) / (2 * threads);
     if (threads > 1 && goal > share)
@@ -67,6 +71,38 @@ static void cut_rows(Cut *c, const tn_program *p, const tn_strip *s, const int64
         c->per = (m + goal - 1) / goal;
         c->block = (m + c->per - 1) / c->per;
         c->size = m;
+    }
+}
+
+/* The product of a step, without memory: what packing asks for. */
+static tn__gemm_args shape_of(const tn_program *p, const tn_gemm_step *g, const int64_t *d)
+{
+    return (tn__gemm_args){
+        .dtype = p->buffers[g->a.buf].dtype,
+        .c_dtype = p->buffers[g->c.buf].dtype,
+        .m = d[g->m],
+        .n = d[g->n],
+        .k = d[g->k],
+        .batch = {d[g->batch0], d[g->batch1], 1},
+        .a = {NULL, d[g->a.rows], d[g->a.cols], {0, 0, 0}},
+        .b = {NULL, d[g->b.rows], d[g->b.cols], {d[g->b.batch0], d[g->b.batch1], 0}},
+        .c = {NULL, d[g->c.rows], d[g->c.cols], {0, 0, 0}}};
+}
+
+/* Blocks share a packed copy of what each of them multiplies by. */
+static void cut_panels(Cut *c, const tn_program *p, const tn_strip *s, const int64_t *d)
+{
+    for (int i = 0; i < s->n && i < MAX_STEPS && c->blocks > 1 && !s->depth; i++) {
+        const tn_step *t = &p->steps[s->first + i];
+        const tn_gemm_step *g = t->kind == TN_STEP_GEMM ? &p->gemms[t->kernel] : NULL;
+        if (!g || tn__cpu_has_panels(p, g))
+            continue;
+        const tn__gemm_args shape = shape_of(p, g, d);
+        const size_t bytes = tn__gemm_pack_bytes(&shape);
+        if (bytes) {
+            c->panels[i] = c->shared + 1;
+            c->shared += (bytes + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+        }
     }
 }
 
@@ -95,20 +131,22 @@ static Cut cut(const tn_program *p, const int64_t *d, const size_t *bytes, int s
         c.place[i] = c.bytes;
         c.bytes += ((size_t)(c.block * c.row_bytes[i]) + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
     }
+    cut_panels(&c, p, s, d);
     return c;
 }
 
-size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan, int strip)
+size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan,
+                           int strip)
 {
     const Cut c = cut(p, plan->dims, plan->bytes, strip, tn__pool_threads(d->ctx->pool));
-    return (size_t)c.slots * c.bytes;
+    return (size_t)c.slots * c.bytes + c.shared;
 }
 
 /* --- the steps ----------------------------------------------------------------------------------
  */
 
-/* A step in its strip: kernels' pointers and products' operands that lie in a buffer of the strip are
- * set anew for each block. */
+/* A step in its strip: kernels' pointers and products' operands that lie in a buffer of the strip
+ * are set anew for each block. */
 typedef struct {
     bool product;
     const tn_kernel *kernel;
@@ -182,9 +220,10 @@ static void place_operand(const Strip *s, const tn_gemm_operand *from, tn__gemm_
 {
     char *base = from->buf ? virtual_base(s, from->buf, slot, lo) : NULL;
     if (base)
-        to->data = (void *)((uintptr_t)base +
-                            (uintptr_t)(s->c->plan->dims[from->offset] *
-                                        (int64_t)tn__dtype_size(s->c->p->buffers[from->buf].dtype)));
+        to->data =
+            (void *)((uintptr_t)base +
+                     (uintptr_t)(s->c->plan->dims[from->offset] *
+                                 (int64_t)tn__dtype_size(s->c->p->buffers[from->buf].dtype)));
 }
 
 static tn__gemm_args placed(const Strip *s, const Part *part, const char *slot, int64_t lo)
@@ -268,6 +307,13 @@ static tn_status make_part(Strip *s, int step)
         part->product = true;
         part->gemm = tn__cpu_gemm_args(c, step);
         part->operands = &c->p->gemms[t->kernel];
+        tn__cpu_use_panels(c, step, &part->gemm);
+        const size_t at = s->cut.panels[step - s->s->first];
+        if (at && !part->gemm.panels) {
+            char *to = (char *)c->m->arena + c->plan->strips + (size_t)s->cut.slots * s->cut.bytes;
+            tn__gemm_pack(&part->gemm, to + at - 1, c->m->ctx->pool);
+            part->gemm.panels = to + at - 1;
+        }
     } else {
         part->kernel = &c->m->d->kernels[t->kernel];
         part->code = tn__cpu_code(part->kernel, c->m->ctx->level);

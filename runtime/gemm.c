@@ -24,10 +24,11 @@
 
 enum {
     KB = TN__GEMM_KB,
-    ROWS = 512,      /* rows of a cell */
-    TEMP_ROWS = 256, /* rows of the buffer for c */
-    WIDE_ROWS = 28,  /* rows of a widened to f32 at a time */
-    SUMS = 64,       /* elements of a sum cell */
+    ROWS = 512,                /* rows of a cell */
+    TEMP_ROWS = 256,           /* rows of the buffer for c */
+    WIDE_ROWS = 28,            /* rows of a widened to f32 at a time */
+    COPY_BYTES = 112 * KB * 4, /* of rows that are copied at a time */
+    SUMS = 64,                 /* elements of a sum cell */
     PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
     CELL_FLOPS = 1000000 /* some 10 microseconds: worth another thread */
 };
@@ -220,6 +221,56 @@ static void dot_cell(const Work *w, const char *a, const char *b, char *c, int64
     w->kernels->dots(&p);
 }
 
+/* Where a panel of b begins, for the block of k from `k` on. */
+static const char *panel_of(const Work *w, const char *b, int64_t n, int64_t k)
+{
+    const tn__gemm_args *g = &w->g;
+    return g->panels ? (const char *)g->panels + (n * g->k + k * 2 * w->kernels->lanes) * w->size
+                     : b + (k * g->b.rows + n * g->b.cols) * w->size;
+}
+
+/* Rows of a that lie a multiple of a page apart meet in one place of the first cache, which holds
+ * fewer than a tile has. A block of them is copied together, for all panels of b. */
+static bool wants_rows_copied(const Work *w, int64_t m)
+{
+    const tn__gemm_args *g = &w->g;
+    return !w->narrow && g->a.cols == 1 && g->a.rows * w->size % PAGE == 0 && g->k > KB && m >= 8 &&
+           (g->panels || (g->b.cols == 1 && g->n % (2 * w->kernels->lanes) == 0));
+}
+
+static void copied_rows(const Work *w, const char *a, const char *b, char *c, int64_t m, int64_t n0,
+                        int64_t n1)
+{
+    const tn__gemm_args *g = &w->g;
+    _Alignas(64) char rows[COPY_BYTES];
+    _Alignas(64) char temp[COPY_BYTES / KB * TN__GEMM_MAX_NR];
+    const int lanes = w->kernels->lanes;
+    for (int64_t k = 0; k < g->k; k += KB) {
+        tn__gemm_panel p = {.m = m, .k = least(KB, g->k - k), .a = rows, .a_k = 1};
+        p.a_m = p.k;
+        p.b_k = g->panels ? 2 * lanes : g->b.rows;
+        p.add = k > 0 || g->accumulate;
+        for (int64_t i = 0; i < m; i++)
+            memcpy(rows + i * p.k * w->size, a + (i * g->a.rows + k) * w->size,
+                   (size_t)(p.k * w->size));
+        for (int64_t n = n0; n < n1; n += 2 * lanes) {
+            const int64_t cols = least(n1 - n, 2 * lanes);
+            p.vectors = cols > lanes ? 2 : 1;
+            const int64_t width = p.vectors * lanes;
+            char *const to = c + n * g->c.cols * w->c_size;
+            const bool direct = g->c.cols == 1 && cols == width;
+            p.b = panel_of(w, b, n, k);
+            p.c = direct ? to : temp;
+            p.c_m = direct ? g->c.rows : width;
+            if (!direct && p.add)
+                tn__gemm_fetch(w, to, temp, width, m, cols);
+            w->kernels->panel(&p);
+            if (!direct)
+                tn__gemm_put(w, to, temp, width, m, cols);
+        }
+    }
+}
+
 /* Rows m0 .. m0 + m - 1 and columns n0 .. n1 - 1 of c. */
 static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, int64_t n0,
                          int64_t n1)
@@ -233,6 +284,13 @@ static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, in
         dot_cell(w, a, b, c, m, n0, n1);
         return;
     }
+    if (wants_rows_copied(w, m)) {
+        const int64_t step = COPY_BYTES / KB / w->size;
+        for (int64_t i = 0; i < m; i += step)
+            copied_rows(w, a + i * g->a.rows * w->size, b, c + i * g->c.rows * w->c_size,
+                        least(step, m - i), n0, n1);
+        return;
+    }
     for (int64_t n = n0; n < n1;) {
         const int64_t left = n1 - n;
         const int vectors = left > lanes ? 2 : 1;
@@ -240,9 +298,7 @@ static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, in
         const bool whole = !w->narrow && g->c.cols == 1 && cols == vectors * lanes;
         for (int64_t i = 0; i < m;) {
             const int64_t rows = least(m - i, whole ? m : TEMP_ROWS);
-            panel_cell(w, a + i * g->a.rows * w->size,
-                       g->panels ? (const char *)g->panels + n * g->k * w->size
-                                 : b + n * g->b.cols * w->size,
+            panel_cell(w, a + i * g->a.rows * w->size, panel_of(w, b, n, 0),
                        c + (i * g->c.rows + n * g->c.cols) * w->c_size, rows, cols, vectors);
             i += rows;
         }

@@ -37,7 +37,7 @@ typedef struct {
 /** Computes as described. Accumulates in f32 (f64 for f64) and rounds 16-bit results once. The bits
  * of a result depend on shapes only, neither on the number of threads nor on the kind of processor,
  * provided it has fused multiply-add; one without has its own. Returns 0, or -1 for arguments that
- * make no sense (an unknown dtype, negative sizes). Uses up to 128 KiB of stack, and for
+ * make no sense (an unknown dtype, negative sizes). Uses up to 160 KiB of stack, and for
  * large products memory that the pool keeps; without memory or pool they are slower, or allocate.
  */
 int tn__gemm(const tn__gemm_args *g, tn__pool *pool);
