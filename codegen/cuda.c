@@ -344,6 +344,8 @@ static void print_serial(Cuda *c, const KStmt *s)
                                   : arena_printf(t->a, "%s++", name);
     if (s->loop == FOR_UNROLL)
         emit_raw(&t->e, "#pragma unroll\n");
+    else if (in_registers(t, &s->body)) /* a row at a time: it takes registers enough */
+        emit_raw(&t->e, "#pragma unroll 1\n");
     else
         limit_unrolling(c, s, 1);
     if (end.prec == PREC_PRIMARY) {

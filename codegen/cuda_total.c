@@ -138,7 +138,8 @@ static void write_all(Cuda *c, const KStmt *totals, uint32_t n, const Parts *par
     }
 }
 
-static void read_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *const *shared)
+static void read_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *const *shared,
+                       bool several)
 {
     KText *t = &c->t;
     Text to[MAX_FIELDS], from[MAX_FIELDS];
@@ -149,6 +150,8 @@ static void read_parts(Cuda *c, uint32_t acc, const Parts *parts, const char *co
         emit_line(&t->e, "%s = %s%s;", to[f].text, shared[f],
                   replace_counter(t->a, parts->read, "0"));
     }
+    if (several && parts->count > 16) /* blocks of 1024 have few registers for loads under way */
+        emit_raw(&t->e, "#pragma unroll 4\n");
     emit_in(&t->e, "for (int q = 1; q < %d; q++)", parts->count);
     emit_line(&t->e, "%s;", acc_join(t, acc, to, from));
     emit_out(&t->e);
@@ -201,7 +204,7 @@ void cuda_totals(Cuda *c, const KBlock *b, uint32_t first, uint32_t end)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t acc = b->at[first + i].acc;
         if (parts[i].count > 1)
-            read_parts(c, acc, &parts[i], shared[i]);
+            read_parts(c, acc, &parts[i], shared[i], shared_parts > 1);
         print_results(c, acc);
     }
 }
