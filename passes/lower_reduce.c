@@ -353,7 +353,7 @@ static bool may_split(Lower *l, const FuseGroup *grp)
         for (uint32_t k = 0; !n && k < grp->rank; k++)
             if (grp->reduced >> k & 1 && r->axis_of[k] >= 0)
                 return false; /* stores an element for each one that it reads */
-        if (r->side || (n ? r->phase != 0 : r->phase != 1))
+        if (r->side || (n ? r->phase != 0 : r->phase > 1))
             return false;
     }
     return true;

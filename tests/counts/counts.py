@@ -82,6 +82,13 @@ m = report("batchnorm.tn", "B=8", "H=56", "W=56")
 is_made_of("batchnorm", m["forward_train"], reduce=2, map=1, scalar=1)
 is_made_of("batchnorm", m["forward_backward"], reduce=2, map=1)
 
+m = report("conv_norm.tn", "B=8")["loss_step"]
+expect("sums of a step with batch norm are", classes(m), classes(m)["reduce"] == 6)  # statistics, loss, backward: two stages each
+activation = 4 * 8 * 64 * 56 * 56
+for k in m["kernels"]:
+    if k["class"] == "reduce":
+        expect("conv_norm, %s reads" % k["name"], k["bytes_read"], k["bytes_read"] <= 2.01 * activation)
+
 depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}
          for n in (3, 6)]
 expect("distinct kernels grow with depth", [len(d) for d in depth], len(depth[0]) == len(depth[1]))
