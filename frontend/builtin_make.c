@@ -202,8 +202,12 @@ bool builtin_arange(Elab *e, const Call *c, Value *out)
             return false;
         const Dim span = step.i > 0 ? dim_sub(e->dims, to, from) : dim_sub(e->dims, from, to);
         n = dim_ceildiv(e->dims, span, num(e, step.i > 0 ? step.i : -step.i));
-        if (dim_le(e->dims, num(e, 0), n) != YES)
-            n = dim_max(e->dims, n, num(e, 0));
+        /* as torch's, the bounds are in order; an entry check where they are not known */
+        if (!prove_le(e, c->at, num(e, 0), span, "arange: the bounds are in order")) {
+            elab_error(e, DIAG_bad_call, c->at, "arange: from %s to %s there is no way with a step of %lld",
+                       dim_str(e, from), dim_str(e, to), (long long)step.i);
+            return false;
+        }
     }
     const Shape s = {.rank = 1, .how = {l->n == 1 && !floats ? stop.how : NULL}};
     return give_shaped(e, progression(e, &start, &step, n, t), &s, out);

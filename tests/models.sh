@@ -66,6 +66,12 @@ moe() {
     check "one thread and two give the same bits" cmp one.safetensors two.safetensors
 }
 
+gpt() {
+    check "gpt trains" "$tenon" -train "$root/models/gpt.tn" "$root/models/data/kjv.npz" -epochs 1 -batch 32
+    cp log gpt.log
+    check "gpt pays less than 2.9 bits: $(grep '^test bits' gpt.log)" awk '$1 == "test" && $2 == "bits" && $3 < 2.9 { ok = 1 } END { exit !ok }' gpt.log
+}
+
 vae() {
     check "vae trains" "$tenon" -train "$root/models/vae.tn" "$root/models/data/mnist.npz" -epochs 1
     cp log vae.log
@@ -107,7 +113,7 @@ program() {
 
 for part in "${@:-digits}"; do
     case $part in
-    digits | lenet | gcn | moe | samples | program) "$part" ;;
+    digits | lenet | gcn | gpt | moe | vae | samples | program) "$part" ;;
     *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
