@@ -1,5 +1,5 @@
-/* builtin_index.c: choice by index, and its opposite: gather index_select embedding one_hot, scatter
- * index_add index_copy. An index out of range is reported at run time.
+/* builtin_index.c: choice by index, and its opposite: gather index_select embedding one_hot,
+ * scatter index_add index_copy. An index out of range is reported at run time.
  * SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
 

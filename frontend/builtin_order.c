@@ -1,5 +1,5 @@
-/* builtin_order.c: elements in order, and prefix reductions: sort argsort topk, cumsum cumprod cummax
- * cummin, linear_scan. SPDX-License-Identifier: MIT */
+/* builtin_order.c: elements in order, and prefix reductions: sort argsort topk, cumsum cumprod
+ * cummax cummin, linear_scan. SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
 
 static bool tensor_axis(Elab *e, const Call *c, uint32_t axis_arg, Val *x, uint32_t *axis)
@@ -18,8 +18,7 @@ static bool tensor_axis(Elab *e, const Call *c, uint32_t axis_arg, Val *x, uint3
 static bool values_and_indices(Elab *e, Val y, Value *out)
 {
     static const char *const names[] = {"values", "indices"};
-    const Value both[] = {v_tensor(e, y),
-                          v_tensor(e, build_cast(&e->b, val_result(y, 1), DT_i64))};
+    const Value both[] = {v_tensor(e, y), v_tensor(e, build_cast(&e->b, val_result(y, 1), DT_i64))};
     *out = v_named(e, both, 2, names);
     return true;
 }
@@ -129,9 +128,9 @@ bool builtin_linear_scan(Elab *e, const Call *c, Value *out)
         const TypeInfo it = *type_at(e, init);
         bool fits = it.rank <= outer.rank;
         for (uint32_t k = 0; k < it.rank && fits; k++)
-            fits = dim_is_one(e->dims, it.shape[it.rank - 1 - k]) ||
-                   prove_equal(e, c->at, it.shape[it.rank - 1 - k],
-                               outer.shape[outer.rank - 1 - k]);
+            fits =
+                dim_is_one(e->dims, it.shape[it.rank - 1 - k]) ||
+                prove_equal(e, c->at, it.shape[it.rank - 1 - k], outer.shape[outer.rank - 1 - k]);
         if (!fits) {
             elab_error(e, DIAG_shape_mismatch, c->arg_at[2],
                        "linear_scan: init %s does not fit one step of %s", val_shape_str(e, init),

@@ -307,7 +307,8 @@ static bool is_whole_shape(const Dim *a, uint32_t na, const TypeInfo *t)
     return true;
 }
 
-/* Index tensors i, j, ... on neighbouring axes of sizes m, n, ... become (i * n + j) on one axis. */
+/* Index tensors i, j, ... on neighbouring axes of sizes m, n, ... become (i * n + j) on one axis.
+ */
 static bool merge_indices(Elab *e, const Sub *const *g, uint32_t n, const Dim *sizes, Val *index)
 {
     Value sum = v_tensor(e, g[0]->index);
@@ -635,7 +636,8 @@ Value store_index(Elab *e, const Env *env, const AstExpr *x, const Value *base, 
         return y;
     }
     Val same = read_subs(e, use_val(e, base), &s), kept;
-    if (part->kind == V_tensor && changed_in_place(e, use_val(e, base), same, use_val(e, part), &kept))
+    if (part->kind == V_tensor &&
+        changed_in_place(e, use_val(e, base), same, use_val(e, part), &kept))
         return v_tensor(e, kept);
     Val v;
     if (!part_value(e, part, base, &s, at, &v))

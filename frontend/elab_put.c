@@ -1,10 +1,11 @@
-/* elab_put.c: a[i, :, pos] = e where some subscripts are tensors, or slices with a step: one scatter.
+/* elab_put.c: a[i, :, pos] = e where some subscripts are tensors, or slices with a step: one
+ * scatter.
  *
  *   cache[0, :, pos] = k        the index of cache's axes 0 .. 2 as one: (0 * H + h) * S + pos
  *
  * A part that was read from an argument or a buffer (t = cache[i]) and is then changed is changed
- * where it lies: t becomes a view of the whole with that change, so that cache[i] = t costs nothing.
- * SPDX-License-Identifier: MIT */
+ * where it lies: t becomes a view of the whole with that change, so that cache[i] = t costs
+ * nothing. SPDX-License-Identifier: MIT */
 #include "frontend/elab_subs.h"
 
 #include <string.h>
@@ -26,8 +27,7 @@ typedef struct {
 
 static bool is_whole(const Put *q, const Sub *sub)
 {
-    return sub->kind == SUB_slice && sub->step == 1 &&
-           dim_same(sub->extent, q->t.shape[sub->axis]);
+    return sub->kind == SUB_slice && sub->step == 1 && dim_same(sub->extent, q->t.shape[sub->axis]);
 }
 
 /* The tensors, broadcast to one shape. */
@@ -151,8 +151,7 @@ static Val linear_index(Put *q)
             here = build2(b, OP_mul, here, number(q, stride));
         } else if (sub->kind == SUB_slice) {
             here = build_cast(b, build_iota(b, q->index, q->nindex, at++), DT_i64);
-            here = build2(b, OP_mul, here,
-                          number(q, dim_mul(t, stride, dim_const(t, sub->step))));
+            here = build2(b, OP_mul, here, number(q, dim_mul(t, stride, dim_const(t, sub->step))));
             here = build2(b, OP_add, here, number(q, dim_mul(t, stride, sub->start)));
         } else {
             here = number(q, dim_mul(t, stride, sub->start));
@@ -236,8 +235,8 @@ static bool is_memory(Elab *e, Val x)
     }
 }
 
-/* x is X[.., i, ..]: single places of some axes, and all of the others. Gives the subscripts of X that
- * are those of x. */
+/* x is X[.., i, ..]: single places of some axes, and all of the others. Gives the subscripts of X
+ * that are those of x. */
 static bool widen(Elab *e, Val x, const Subs *s, Val *whole, Subs *out)
 {
     const Node *r = graph_node(e->b.g, x);

@@ -25,13 +25,13 @@ typedef struct {
     bool ok;
 } Subs;
 
-/** x with the part that the subscripts name replaced; some of them are tensors, or have steps. `op`:
- * the caret of the index, `at`: the value's place. */
+/** x with the part that the subscripts name replaced; some of them are tensors, or have steps.
+ * `op`: the caret of the index, `at`: the value's place. */
 Value store_places(Elab *e, const Value *base, const Subs *s, const Value *part, Span op, Span at);
 /** What x[static subscripts] gives. */
 Val read_subs(Elab *e, Val x, const Subs *s);
-/** part is `same`, x's own part as it is read, but for what was put into it: *out is x with that put
- * into it. */
+/** part is `same`, x's own part as it is read, but for what was put into it: *out is x with that
+ * put into it. */
 bool changed_in_place(Elab *e, Val x, Val same, Val part, Val *out);
 
 #endif

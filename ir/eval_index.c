@@ -135,7 +135,8 @@ static void eval_extreme(EvalNode *q)
             index[axis] = here;
             const int64_t at = eval_ravel(x, index);
             const ScalarValue v = x->at[at];
-            const bool nan = dtype_is_float(t) && isnan(value.f), now = dtype_is_float(t) && isnan(v.f);
+            const bool nan = dtype_is_float(t) && isnan(value.f),
+                       now = dtype_is_float(t) && isnan(v.f);
             const bool keeps = max ? is_less(t, v, value) : is_less(t, value, v);
             if (i == 0 || now || (!nan && !keeps)) {
                 value = v;

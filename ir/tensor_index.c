@@ -92,7 +92,8 @@ static bool is_injective(const Program *p, const Graph *g, Val v, uint32_t axis)
         const Attr dims = node_attr(n, ATTR_dims);
         for (uint32_t i = 0; i < dims.n; i++)
             if (dims.at[i] == axis)
-                return dim_same(val_info(p, g, n->in[0])->shape[i], val_info(p, g, v)->shape[axis]) &&
+                return dim_same(val_info(p, g, n->in[0])->shape[i],
+                                val_info(p, g, v)->shape[axis]) &&
                        is_injective(p, g, n->in[0], i);
         return false;
     }

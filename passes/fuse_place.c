@@ -182,7 +182,8 @@ static bool is_made_of(const Fuser *f, Val v, uint32_t u)
         const uint32_t s = same_order(f, v);
         if (s == u)
             return true;
-        if (!op_updates_first(fuse_node(f, s)->op) || f->users.start[s + 1] - f->users.start[s] != 1)
+        if (!op_updates_first(fuse_node(f, s)->op) ||
+            f->users.start[s + 1] - f->users.start[s] != 1)
             return false;
         v = fuse_node(f, s)->in[0];
     }

@@ -29,7 +29,8 @@ void lower_cumulate(Lower *l, const FuseGroup *grp)
     const Reducer kind = (Reducer)node_int(n, ATTR_kind);
     const bool linear = n->nin == 3, extreme = !linear && kind != RED_add && kind != RED_mul;
     const bool max = kind == RED_max || kind == RED_argmax;
-    const Dim outer = opaque_product(l, &x, 0, axis), inner = opaque_product(l, &x, axis + 1, x.rank);
+    const Dim outer = opaque_product(l, &x, 0, axis),
+              inner = opaque_product(l, &x, axis + 1, x.rank);
     Loc out, places;
     OpaqueCall c = {.threads = THREADS};
     if (opaque_wanted(l, y))

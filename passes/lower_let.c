@@ -38,8 +38,8 @@ typedef struct {
     uint64_t axes_in, *accs_in;
     uint32_t nacc, nloaded; /* words */
     Needs dim;              /* of a size that is looked at */
-    uint64_t strip;         /* C: the axis whose cells are worked off in strips, a loop inside all others */
-    int *work;              /* of each expression, as far as it matters */
+    uint64_t strip; /* C: the axis whose cells are worked off in strips, a loop inside all others */
+    int *work;      /* of each expression, as far as it matters */
     bool *named;
 } Lets;
 
@@ -436,7 +436,8 @@ void kernel_lets(KBuild *b)
     Arena *a = b->l->p->cx->scratch;
     Lets w = {.b = b, .k = b->k};
     find_axes(&w, &b->k->body);
-    for (const KBlock *at = &b->k->body; at->n == 1 && at->at[0].kind == KS_FOR; at = &at->at[0].body)
+    for (const KBlock *at = &b->k->body; at->n == 1 && at->at[0].kind == KS_FOR;
+         at = &at->at[0].body)
         if (at->at[0].loop == FOR_GRID && at->at[0].grid_lanes && !b->l->o->cuda)
             w.strip = axis_bit(&w, at->at[0].axis);
     CHECK(w.axes.n <= 64);

@@ -2,7 +2,8 @@
  * lie, and the kernel that calls such a function.
  *
  *   group opaque: %y = cumulate %x {add, axis=1}
- *   kernel y opaque (x: f32[R,N] in, y: f32[R,N] out) { for i in 0..R grid { call cumsum_f32 (x, y) {i, N} } }
+ *   kernel y opaque (x: f32[R,N] in, y: f32[R,N] out) { for i in 0..R grid { call cumsum_f32 (x, y)
+ * {i, N} } }
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"

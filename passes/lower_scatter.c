@@ -1,7 +1,8 @@
 /* lower_scatter.c: updates at chosen places: the result begins as the first operand, in its memory
  * where that is allowed, and a function of runtime/kernels/scatter.h changes it.
  *
- *   %y = scatter %x, %i, %u {axis=1, batch=1, kind=add}   copy y <- x; launch y (y, i, u): call scatter_f32_i64
+ *   %y = scatter %x, %i, %u {axis=1, batch=1, kind=add}   copy y <- x; launch y (y, i, u): call
+ * scatter_f32_i64
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"
@@ -46,12 +47,14 @@ void lower_scatter(Lower *l, const FuseGroup *grp)
     const Val y = grp->roots.at[0].val;
     const Node *n = graph_node(l->g, y);
     const TypeInfo x = *val_info(l->p, l->g, y), ix = *val_info(l->p, l->g, n->in[1]);
-    const uint32_t axis = (uint32_t)node_int(n, ATTR_axis), batch = (uint32_t)node_int(n, ATTR_batch);
+    const uint32_t axis = (uint32_t)node_int(n, ATTR_axis),
+                   batch = (uint32_t)node_int(n, ATTR_batch);
     const uint32_t behind = axis + (uint32_t)node_int(n, ATTR_joint);
     const Reducer kind = (Reducer)node_int(n, ATTR_kind);
     const int64_t mode = node_int(n, ATTR_mode);
     const bool unique = node_int(n, ATTR_unique) && mode != GATHER_CLAMP;
-    const Dim middle = opaque_product(l, &x, batch, axis), places = opaque_product(l, &x, axis, behind);
+    const Dim middle = opaque_product(l, &x, batch, axis),
+              places = opaque_product(l, &x, axis, behind);
     const Dim row = opaque_product(l, &x, behind, x.rank), outer = opaque_product(l, &x, 0, axis);
     const Dim indices = opaque_product(l, &ix, batch, ix.rank);
     const Loc out = opaque_result(l, y), idx = opaque_operand(l, n->in[1]);
@@ -67,8 +70,8 @@ void lower_scatter(Lower *l, const FuseGroup *grp)
     opaque_grid(&c, outer);
     opaque_grid(&c, parts);
     const int64_t number = kind == RED_none ? 0 : kind == RED_add ? 1 : kind == RED_max ? 2 : 3;
-    const Dim ints[] = {parts, middle, places, indices, row, dim_const(l->t, number),
-                        dim_const(l->t, mode)};
+    const Dim ints[] = {
+        parts, middle, places, indices, row, dim_const(l->t, number), dim_const(l->t, mode)};
     for (uint32_t i = 0; i < ARRAY_LEN(ints); i++)
         opaque_int(&c, ints[i]);
     if (!c.reports) { /* no error word, no line */

@@ -1,5 +1,5 @@
-/* lower_sort.c: elements in order: calls of functions of runtime/kernels/sort.h, a cell for each row.
- * SPDX-License-Identifier: MIT */
+/* lower_sort.c: elements in order: calls of functions of runtime/kernels/sort.h, a cell for each
+ * row. SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"
 
 enum {
@@ -24,8 +24,8 @@ void lower_sort(Lower *l, const FuseGroup *grp)
     const Dim size = x.shape[axis], k = y.shape[axis];
     const Dim inner = opaque_product(l, &x, axis + 1, x.rank);
     const Dim rows = dim_mul(l->t, opaque_product(l, &x, 0, axis), inner);
-    const bool small = dim_le(l->t, l->o->cuda ? size : k,
-                              dim_const(l->t, l->o->cuda ? IN_SHARED : FEW)) == YES;
+    const bool small =
+        dim_le(l->t, l->o->cuda ? size : k, dim_const(l->t, l->o->cuda ? IN_SHARED : FEW)) == YES;
     const Loc out = result_or_temp(l, values, "values"), at = result_or_temp(l, indices, "at");
     OpaqueCall c = {.threads = THREADS};
     c.function = opaque_name(l, small ? "sort_small" : "sort", x.dtype);
@@ -34,7 +34,8 @@ void lower_sort(Lower *l, const FuseGroup *grp)
     if (!small) {
         const Dim two[] = {rows, dim_const(l->t, 2), size};
         const DType key = dtype_size(x.dtype) == 8 ? DT_i64 : DT_i32;
-        const Loc keys = opaque_temp(l, "keys", key, two, 3), order = opaque_temp(l, "order", DT_i32, two, 3);
+        const Loc keys = opaque_temp(l, "keys", key, two, 3),
+                  order = opaque_temp(l, "order", DT_i32, two, 3);
         opaque_arg(&c, &keys, key, K_OUT, sym_of(l->p->cx->names, "keys"));
         opaque_arg(&c, &order, DT_i32, K_OUT, sym_of(l->p->cx->names, "order"));
     }

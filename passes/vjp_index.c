@@ -73,8 +73,8 @@ typedef struct {
 
 static Val scattered(const Scatter *s, Val init, Val upd, Reducer kind)
 {
-    return build_scatter_joint(s->r->b, init, s->idx, upd, s->axis, s->joint, s->batch, kind, s->mode,
-                               s->unique);
+    return build_scatter_joint(s->r->b, init, s->idx, upd, s->axis, s->joint, s->batch, kind,
+                               s->mode, s->unique);
 }
 
 static Val chosen(const Scatter *s, Val from)
@@ -112,7 +112,8 @@ static Val winners(const Scatter *s)
     number = build_reshape(b, number, s->ix.shape, s->ix.rank);
     shape[s->batch] = s->n;
     Val nobody = build_full(b, DT_i32, -1, shape, s->batch + 1);
-    Val last = build_scatter(b, nobody, s->idx, number, s->batch, s->batch, RED_none, s->mode, false);
+    Val last =
+        build_scatter(b, nobody, s->idx, number, s->batch, s->batch, RED_none, s->mode, false);
     last = build_gather(b, last, s->idx, s->batch, s->batch, s->mode);
     return over_updates(s, build2(b, OP_eq, last, number));
 }
@@ -123,8 +124,7 @@ static void of_set(const Scatter *s, const Node *n, Val dy)
     if (vjp_wants(r, n, 0)) {
         vjp_stage(r, STAGE_BACKWARD);
         Val zero = vjp_full(r, 0, &s->u);
-        vjp_give(r, n, 0,
-                 scattered(s, dy, zero, RED_none));
+        vjp_give(r, n, 0, scattered(s, dy, zero, RED_none));
     }
     if (!vjp_wants(r, n, 2))
         return;
@@ -145,8 +145,8 @@ static void of_extremum(const Scatter *s, uint32_t id, const Node *n, Val dy)
     vjp_stage(r, -1);
     Val y = {id, 0}, hit_x = build2(b, OP_eq, s->init, y);
     Val hit_u = build2(b, OP_eq, s->upd, chosen(s, y));
-    Val count = scattered(s, build_cast(b, hit_x, s->x.dtype), build_cast(b, hit_u, s->x.dtype),
-                          RED_add);
+    Val count =
+        scattered(s, build_cast(b, hit_x, s->x.dtype), build_cast(b, hit_u, s->x.dtype), RED_add);
     Val share = vjp_op2(r, true, OP_div, dy, count);
     vjp_give(r, n, 0, vjp_op3(r, true, OP_where, hit_x, share, vjp_full(r, 0, &s->x)));
     vjp_stage(r, STAGE_BACKWARD);
@@ -255,7 +255,8 @@ static Val end_of(const Linear *l, Val v, bool last)
 {
     DimTable *t = l->r->p->cx->dims;
     const Dim one = dim_const(t, 1), n = val_info(l->r->p, l->r->g, v)->shape[l->axis];
-    Val edge = build_slice_axis(l->r->b, v, l->axis, last ? dim_sub(t, n, one) : dim_const(t, 0), one);
+    Val edge =
+        build_slice_axis(l->r->b, v, l->axis, last ? dim_sub(t, n, one) : dim_const(t, 0), one);
     return build_reshape(l->r->b, edge, l->outer.shape, l->outer.rank);
 }
 
@@ -353,8 +354,7 @@ void vjp_cumulate(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     switch (kind) {
     case RED_add:
         vjp_stage(r, STAGE_BACKWARD);
-        vjp_give(r, n, 0,
-                 build_cumulate(r->b, RED_add, dy[0], axis, mode ^ CUMULATE_REVERSE));
+        vjp_give(r, n, 0, build_cumulate(r->b, RED_add, dy[0], axis, mode ^ CUMULATE_REVERSE));
         break;
     case RED_none:
     case RED_mul:

@@ -38,7 +38,8 @@ TN_FN void tn_cu_cumulate_T(T_mem *out, const T_mem *x, int64_t outer, int64_t s
         int now = 0;
         for (int d = 1; d < 256; d *= 2, now ^= 1) {
             const T_val y = total[now][t];
-            total[now ^ 1][t] = t < d ? y : (T_val)(kind == 1 ? total[now][t - d] * y : total[now][t - d] + y);
+            total[now ^ 1][t] =
+                t < d ? y : (T_val)(kind == 1 ? total[now][t - d] * y : total[now][t - d] + y);
             __syncthreads();
         }
         T_val before = carry;
@@ -47,7 +48,8 @@ TN_FN void tn_cu_cumulate_T(T_mem *out, const T_mem *x, int64_t outer, int64_t s
         for (int q = 0; q < 4; q++) {
             const int64_t i = base + 4 * t + q;
             const T_val y = (T_val)(kind == 1 ? before * v[q] : before + v[q]);
-            const T_val old = q ? (T_val)(kind == 1 ? before * v[q - 1] : before + v[q - 1]) : before;
+            const T_val old =
+                q ? (T_val)(kind == 1 ? before * v[q - 1] : before + v[q - 1]) : before;
             if (i < N)
                 out[outer * N + (mode & 1 ? N - 1 - i : i)] = (T_mem)T_store(mode & 2 ? old : y);
         }
@@ -58,7 +60,8 @@ TN_FN void tn_cu_cumulate_T(T_mem *out, const T_mem *x, int64_t outer, int64_t s
 
 /*@ cu_linear_T: */
 TN_FN void tn_cu_linear_T(T_mem *out, const T_mem *a, const T_mem *b, const T_mem *init,
-                          int64_t outer, int64_t strip, int64_t N, int64_t inner, int64_t lines, int mode)
+                          int64_t outer, int64_t strip, int64_t N, int64_t inner, int64_t lines,
+                          int mode)
 {
     const int t = (int)threadIdx.x;
     const int64_t full = mode >> 2 & 1;

@@ -267,41 +267,50 @@ TN_FN double tn_floordiv_f64(double a, double b)
     return b == 0.0 ? a / b : d != 0.0 ? near : zero;
 }
 
-/*@ philox_round: */
-TN_FN void tn_philox_round(uint32_t c[4], uint32_t k0, uint32_t k1)
-{
-    const uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
-    c[0] = (uint32_t)(b >> 32) ^ c[1] ^ k0;
-    c[1] = (uint32_t)b;
-    c[2] = (uint32_t)(a >> 32) ^ c[3] ^ k1;
-    c[3] = (uint32_t)a;
-}
-
-/*@ philox: philox_round */
+/*@ philox: */
 TN_FN void tn_philox(uint64_t key, uint64_t block, uint32_t out[4])
 {
-    /* Philox4x32, 10 rounds, counter (block, 0); no loop, so that loops over blocks vectorise */
-    const uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    const uint32_t w0 = 0x9e3779b9u, w1 = 0xbb67ae85u;
-    uint32_t c[4];
-    c[0] = (uint32_t)block;
-    c[1] = (uint32_t)(block >> 32);
-    c[2] = 0;
-    c[3] = 0;
-    tn_philox_round(c, k0, k1);
-    tn_philox_round(c, k0 + w0, k1 + w1);
-    tn_philox_round(c, k0 + 2 * w0, k1 + 2 * w1);
-    tn_philox_round(c, k0 + 3 * w0, k1 + 3 * w1);
-    tn_philox_round(c, k0 + 4 * w0, k1 + 4 * w1);
-    tn_philox_round(c, k0 + 5 * w0, k1 + 5 * w1);
-    tn_philox_round(c, k0 + 6 * w0, k1 + 6 * w1);
-    tn_philox_round(c, k0 + 7 * w0, k1 + 7 * w1);
-    tn_philox_round(c, k0 + 8 * w0, k1 + 8 * w1);
-    tn_philox_round(c, k0 + 9 * w0, k1 + 9 * w1);
-    out[0] = c[0];
-    out[1] = c[1];
-    out[2] = c[2];
-    out[3] = c[3];
+    /* Philox4x32, 10 rounds, counter (block, 0) */
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)0xd2511f53u * c0, b = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/*@ philox16: */
+TN_FN void tn_philox16(uint64_t key, uint64_t block, uint32_t c[64])
+{
+    /* 16 blocks from `block` on, all in one round before the next, so that loops over blocks
+     * vectorise: the first words of all, then the second ones, and so on */
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int b = 0; b < 16; b++) {
+        c[b] = (uint32_t)(block + (uint64_t)b);
+        c[16 + b] = (uint32_t)((block + (uint64_t)b) >> 32);
+        c[32 + b] = 0;
+        c[48 + b] = 0;
+    }
+    for (int round = 0; round < 10; round++) {
+        for (int b = 0; b < 16; b++) {
+            const uint64_t x = (uint64_t)0xd2511f53u * c[b], y = (uint64_t)0xcd9e8d57u * c[32 + b];
+            c[b] = (uint32_t)(y >> 32) ^ c[16 + b] ^ k0;
+            c[16 + b] = (uint32_t)y;
+            c[32 + b] = (uint32_t)(x >> 32) ^ c[48 + b] ^ k1;
+            c[48 + b] = (uint32_t)x;
+        }
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
 }
 
 /*@ unit: */
@@ -321,11 +330,20 @@ TN_FN void tn_uniform4(uint64_t key, uint64_t block, float out[4])
     out[3] = tn_unit(bits[3]);
 }
 
-/*@ uniform_run: uniform4 */
+/*@ uniform_run: philox16 unit */
 TN_FN void tn_uniform_run(uint64_t key, uint64_t block, int blocks, float *out)
 {
-    for (int b = 0; b < blocks; b++)
-        tn_uniform4(key, block + (uint64_t)b, out + 4 * b);
+    /* all elements of blocks, whose number is rounded up to a multiple of 16 */
+    uint32_t c[64];
+    for (int n = 0; n < blocks; n += 16) {
+        tn_philox16(key, block + (uint64_t)n, c);
+        for (int b = 0; b < 16; b++) {
+            out[4 * (n + b)] = tn_unit(c[b]);
+            out[4 * (n + b) + 1] = tn_unit(c[16 + b]);
+            out[4 * (n + b) + 2] = tn_unit(c[32 + b]);
+            out[4 * (n + b) + 3] = tn_unit(c[48 + b]);
+        }
+    }
 }
 
 /*@ uniform: philox unit */
@@ -370,26 +388,31 @@ TN_FN float tn_normal(uint64_t key, uint64_t i)
     return i & 1 ? y : x;
 }
 
-/*@ normal_run: philox normal2 */
+/*@ normal_run: philox16 normal2 */
 TN_FN void tn_normal_run(uint64_t key, uint64_t block, int blocks, float *out)
 {
-    for (int b = 0; b < blocks; b++) {
-        uint32_t w[4];
-        tn_philox(key, block + (uint64_t)b, w);
-        tn_normal2(w[0], w[1], &out[4 * b], &out[4 * b + 1]);
-        tn_normal2(w[2], w[3], &out[4 * b + 2], &out[4 * b + 3]);
+    uint32_t c[64];
+    for (int n = 0; n < blocks; n += 16) {
+        tn_philox16(key, block + (uint64_t)n, c);
+        for (int b = 0; b < 16; b++) {
+            float *to = out + 4 * (n + b);
+            tn_normal2(c[b], c[16 + b], &to[0], &to[1]);
+            tn_normal2(c[32 + b], c[48 + b], &to[2], &to[3]);
+        }
     }
 }
 
-/*@ bits_run: philox */
+/*@ bits_run: philox16 */
 TN_FN void tn_bits_run(uint64_t key, uint64_t block, int blocks, int32_t *out)
 {
-    for (int b = 0; b < blocks; b++) {
-        uint32_t w[4];
-        tn_philox(key, block + (uint64_t)b, w);
-        out[4 * b] = (int32_t)w[0];
-        out[4 * b + 1] = (int32_t)w[1];
-        out[4 * b + 2] = (int32_t)w[2];
-        out[4 * b + 3] = (int32_t)w[3];
+    uint32_t c[64];
+    for (int n = 0; n < blocks; n += 16) {
+        tn_philox16(key, block + (uint64_t)n, c);
+        for (int b = 0; b < 16; b++) {
+            out[4 * (n + b)] = (int32_t)c[b];
+            out[4 * (n + b) + 1] = (int32_t)c[16 + b];
+            out[4 * (n + b) + 2] = (int32_t)c[32 + b];
+            out[4 * (n + b) + 3] = (int32_t)c[48 + b];
+        }
     }
 }

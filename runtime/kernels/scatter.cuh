@@ -1,7 +1,7 @@
 /* scatter.cuh: scatter.h's functions for a block of threads. Each block owns a range of the places
- * and looks at all indices, a tile at a time: those that are its own go into a list, in their order,
- * and teams of lanes work the list off; one team works on any one place, so what arrives there does
- * so in the order of the indices. SPDX-License-Identifier: MIT */
+ * and looks at all indices, a tile at a time: those that are its own go into a list, in their
+ * order, and teams of lanes work the list off; one team works on any one place, so what arrives
+ * there does so in the order of the indices. SPDX-License-Identifier: MIT */
 
 /*@ cu_scatter_row_T: */
 TN_FN void tn_cu_scatter_row_T(T_mem *o, const T_mem *u, int64_t R, int lane, int lanes, int kind)
@@ -30,8 +30,8 @@ TN_FN void tn_cu_scatter_report(int32_t *error, int site, int64_t k, int64_t N)
 
 /*@ cu_scatter_T_I: cu_scatter_row_T cu_scatter_report */
 TN_FN void tn_cu_scatter_T_I(T_mem *out, const I_mem *idx, const T_mem *upd, int64_t outer,
-                             int64_t part, int64_t parts, int64_t M, int64_t N, int64_t I, int64_t R,
-                             int kind, int mode, int32_t *error, int site)
+                             int64_t part, int64_t parts, int64_t M, int64_t N, int64_t I,
+                             int64_t R, int kind, int mode, int32_t *error, int site)
 {
     __shared__ int64_t place[256];
     __shared__ int32_t from[256], before[9];

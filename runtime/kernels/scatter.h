@@ -10,8 +10,8 @@
 
 /*@ scatter_T_I: */
 TN_FN void tn_scatter_T_I(T_mem *restrict out, const I_mem *restrict idx, const T_mem *restrict upd,
-                          int64_t outer, int64_t part, int64_t parts, int64_t M, int64_t N, int64_t I,
-                          int64_t R, int kind, int mode, int32_t *error, int site)
+                          int64_t outer, int64_t part, int64_t parts, int64_t M, int64_t N,
+                          int64_t I, int64_t R, int kind, int mode, int32_t *error, int site)
 {
     const int64_t lo = N * part / parts, hi = N * (part + 1) / parts;
     const I_mem *at = idx + outer / M * I;
@@ -48,9 +48,9 @@ TN_FN void tn_scatter_T_I(T_mem *restrict out, const I_mem *restrict idx, const 
 
 /*@ scatter_unique_T_I: */
 TN_FN void tn_scatter_unique_T_I(T_mem *restrict out, const I_mem *restrict idx,
-                                 const T_mem *restrict upd, int64_t outer, int64_t part, int64_t parts,
-                                 int64_t M, int64_t N, int64_t I, int64_t R, int kind, int mode,
-                                 int32_t *error, int site)
+                                 const T_mem *restrict upd, int64_t outer, int64_t part,
+                                 int64_t parts, int64_t M, int64_t N, int64_t I, int64_t R,
+                                 int kind, int mode, int32_t *error, int site)
 {
     /* no place comes twice: parts are ranges of the indices */
     const I_mem *at = idx + outer / M * I;

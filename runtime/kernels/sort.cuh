@@ -1,7 +1,7 @@
 /* sort.cuh: sort.h's functions for a block of 256 threads, a row a block. Up to 1024 elements are
- * sorted in shared memory by a bitonic network on (key, place), which makes it stable; longer rows by
- * four bits of the key a pass, tiles of 2048 elements after one another, eight neighbours a thread.
- * SPDX-License-Identifier: MIT */
+ * sorted in shared memory by a bitonic network on (key, place), which makes it stable; longer rows
+ * by four bits of the key a pass, tiles of 2048 elements after one another, eight neighbours a
+ * thread. SPDX-License-Identifier: MIT */
 
 /*@ cu_sort_give_T: */
 TN_FN void tn_cu_sort_give_T(T_mem *out, int32_t *index, const T_mem *x, const int32_t *at,
@@ -20,7 +20,8 @@ TN_FN void tn_cu_sort_small_T(T_mem *out, int32_t *index, const T_mem *x, int64_
 {
     __shared__ T_key key[1024];
     __shared__ int32_t at[1024];
-    const T_key all = (T_key)~(T_key)0 >> (8 * sizeof(T_key) - T_bits), flip = descending ? all : 0;
+    const T_key all = (T_key) ~(T_key)0 >> (8 * sizeof(T_key) - T_bits),
+                flip = descending ? all : 0;
     const int64_t from = row / inner * N * inner + row % inner;
     const int t = (int)threadIdx.x;
     int size = 2;
@@ -64,7 +65,8 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
     __shared__ int64_t base[16];
     T_key *key = (T_key *)scratch + 2 * N * row, *next = key + N;
     int32_t *at = order + 2 * N * row, *then = at + N;
-    const T_key all = (T_key)~(T_key)0 >> (8 * sizeof(T_key) - T_bits), flip = descending ? all : 0;
+    const T_key all = (T_key) ~(T_key)0 >> (8 * sizeof(T_key) - T_bits),
+                flip = descending ? all : 0;
     const int64_t from = row / inner * N * inner + row % inner;
     const int t = (int)threadIdx.x;
     for (int64_t i = t; i < N; i += 256) {
@@ -131,7 +133,8 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
             }
             __syncthreads();
             if (t < 16)
-                base[t] += (t == 15 ? total[now][255] : count[tn_cu_slot((t + 1) * 256)]) - count[tn_cu_slot(t * 256)];
+                base[t] += (t == 15 ? total[now][255] : count[tn_cu_slot((t + 1) * 256)]) -
+                           count[tn_cu_slot(t * 256)];
         }
         T_key *const old = key;
         int32_t *const was = at;

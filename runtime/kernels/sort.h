@@ -81,7 +81,7 @@ TN_FN void tn_sort_small_T(T_mem *restrict out, int32_t *restrict index, const T
     /* the K <= 64 first so far, in order; what is not before the last of them is passed over */
     T_key best[64];
     int32_t at[64];
-    const T_key flip = descending ? (T_key)~(T_key)0 >> (8 * sizeof(T_key) - T_bits) : 0;
+    const T_key flip = descending ? (T_key) ~(T_key)0 >> (8 * sizeof(T_key) - T_bits) : 0;
     const int64_t outer = row / inner, c = row % inner, from = outer * N * inner + c;
     int64_t n = 0;
     for (int64_t i = 0; i < N && K > 0; i++) {
@@ -111,7 +111,7 @@ TN_FN void tn_sort_T(T_mem *restrict out, int32_t *restrict index, void *restric
      * nothing. Few elements are put in one by one. */
     T_key *key = (T_key *)scratch + 2 * N * row, *next = key + N;
     int32_t *at = order + 2 * N * row, *then = at + N;
-    const T_key flip = descending ? (T_key)~(T_key)0 >> (8 * sizeof(T_key) - T_bits) : 0;
+    const T_key flip = descending ? (T_key) ~(T_key)0 >> (8 * sizeof(T_key) - T_bits) : 0;
     const int64_t outer = row / inner, c = row % inner, from = outer * N * inner + c;
     for (int64_t i = 0; i < N; i++) {
         key[i] = tn_sortkey_T(x[from + i * inner]) ^ flip;

@@ -393,8 +393,8 @@ static void test_reductions(void **state)
     EXPECT(X "%y, %y#1 = cumulate %x {kind=argmax, axis=1, mode=1} : f32[2, 3], i32[2, 3]\n"
              "return %y#1",
            2, 2, 2, 2, 2, 2);
-    EXPECT(X "%y, %y#1 = sort %x {axis=1, mode=1, extent=2} : f32[2, 2], i32[2, 2]\nreturn %y", 2, 1,
-           12, 11);
+    EXPECT(X "%y, %y#1 = sort %x {axis=1, mode=1, extent=2} : f32[2, 2], i32[2, 2]\nreturn %y", 2,
+           1, 12, 11);
     EXPECT(X "%y, %y#1 = sort %x {axis=0, mode=1, extent=2} : f32[2, 3], i32[2, 3]\nreturn %y#1", 1,
            1, 1, 0, 0, 0);
     /* of one index several times: the last one stays, or all are added */

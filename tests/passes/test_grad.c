@@ -395,8 +395,9 @@ static void test_scatter(void **state)
     Val x = input(&c, DT_f64, shape_234, 3, -1, 1), u = input(&c, DT_f64, rows, 2, -1, 1);
     Val i = build_iota(&c.b, (Dim[]){size(&c, 3)}, 1, 0);
     assert_true(index_is_unique(c.p, c.g, i, 0));
-    check_case(&c, build1(&c.b, OP_sin, build_scatter_joint(&c.b, x, i, u, 0, 2, 0, RED_none,
-                                                            GATHER_CHECK, true)));
+    check_case(&c,
+               build1(&c.b, OP_sin,
+                      build_scatter_joint(&c.b, x, i, u, 0, 2, 0, RED_none, GATHER_CHECK, true)));
 }
 
 static void test_sort(void **state)
