@@ -23,6 +23,8 @@ for folder in "$@"; do
         status=0
         (cd "$folder" && "$tenon" -check "${options[@]}" "$name.tn") >"$got" 2>&1 </dev/null || status=$?
         echo "exit status $status" >>"$got"
+        # lines of the library move with every function that it gets
+        sed -i -E 's|(<std>/[a-z]+[.]tn):[0-9]+|\1:LINE|' "$got"
         if [ $bless = yes ]; then
             cp "$got" "$folder/$name.expect"
         elif diff -u "$folder/$name.expect" "$got"; then
