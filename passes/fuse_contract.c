@@ -279,10 +279,25 @@ static bool contracted_join(const Fuser *f, Attr axes, const Strided *s, const D
     return true;
 }
 
+/* However the pieces of a concat lie, each is one product: there are no more loops than those. */
+static bool pieces_fit(const Fuser *f, const Node *n)
+{
+    const uint32_t nb = node_attr(n, ATTR_batch_a).n, nc = node_attr(n, ATTR_contract_a).n;
+    uint32_t loops = nb;
+    for (int side = 0; side < 2; side++) {
+        const uint32_t rank = val_info(f->p, f->g, n->in[side])->rank;
+        loops += rank - nb - nc > 1 ? rank - nb - nc - 1 : 0;
+    }
+    return nc == 1 && loops <= 2;
+}
+
 void fuse_prepare_dot(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
     f->kind[id] = NODE_REAL;
+    for (int side = 0; side < 2; side++)
+        if (in_pieces(f, n->in[side]) && !pieces_fit(f, n))
+            store(f, n->in[side]);
     prepare_operand(f, n->in[0]);
     prepare_operand(f, n->in[1]);
     for (int turn = 0; turn < 4; turn++) {
@@ -299,9 +314,7 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
         bool apart = !contracted_join(f, node_attr(n, ATTR_contract_a), &a, ae);
         store(f, n->in[turn < 2 ? !apart : apart]);
     }
-    diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
-                "a contraction over axes that do not lie side by side is not supported yet");
-    f->failed = true;
+    die("a product of node %u over axes that stand apart: pass dot has not put them in order", id);
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
@@ -445,12 +458,7 @@ static void push_gemm(Fuser *f, Kern *k, const Node *n, const Side *a, const Sid
                       const Strided *c, bool accumulate)
 {
     FuseGemm gemm;
-    if (!make_gemm(f, n, &a->s, a->extent, &b->s, b->extent, c, &gemm)) {
-        diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
-                    "a contraction over axes that do not lie side by side is not supported yet");
-        f->failed = true;
-        return;
-    }
+    CHECK(make_gemm(f, n, &a->s, a->extent, &b->s, b->extent, c, &gemm));
     gemm.accumulate = accumulate;
     vec_push(f->a, &k->gemms, gemm);
 }
