@@ -299,7 +299,7 @@ static void check_file(Test *t, const char *remat)
         return;
     }
     for (uint32_t i = 0; i < t->p->graphs.n; i++)
-        if (t->p->graphs.at[i]->kind != GRAPH_DEF)
+        if (t->p->graphs.at[i]->kind != GRAPH_DEF && t->p->graphs.at[i]->kind != GRAPH_BODY)
             check_graph(t, t->p->graphs.at[i], p);
     for (uint32_t i = 0; i < p->graphs.n; i++)
         if (!fuse_graph(p, p->graphs.at[i], true) || !fuse_graph(p, p->graphs.at[i], false))
