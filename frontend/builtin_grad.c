@@ -21,8 +21,7 @@ static bool add_wrt(Elab *e, Span at, const Value *v, Val *out)
 bool builtin_grad(Elab *e, const Call *c, Value *out)
 {
     const Value *y = &c->arg[0], *x = &c->arg[1];
-    if (y->kind != V_tensor || value_type(e, y)->rank ||
-        !dtype_is_float(value_type(e, y)->dtype)) {
+    if (y->kind != V_tensor || value_type(e, y)->rank || !dtype_is_float(value_type(e, y)->dtype)) {
         if (!is_poison(y))
             elab_error(e, DIAG_bad_type, c->arg_at[0], "grad is of a 0-d float, not of %s",
                        y->kind == V_tensor ? type_str(e, use_val(e, y)) : a_kind(y));
@@ -130,8 +129,7 @@ bool builtin_functional_call(Elab *e, const Call *c, Value *out)
     if (ok) {
         Args args = {0};
         for (uint32_t i = 0; i < c->arg[2].list->n; i++)
-            vec_push(e->a, &args,
-                     ((Arg){.value = c->arg[2].list->at[i], .at = c->arg_at[2]}));
+            vec_push(e->a, &args, ((Arg){.value = c->arg[2].list->at[i], .at = c->arg_at[2]}));
         *out = call_value(e, c->env, m, &args, c->at, c->arg_at[0]);
     }
     for (uint32_t i = 0; i < old.n; i++) {

@@ -28,12 +28,13 @@ bool builtin_load(Elab *e, const Call *c, Value *out)
     if (!arg_string(e, c, 0, &path) || (arg_given(c, 1) && !arg_string(e, c, 1, &name)))
         return false;
     path = beside(e, c->env->file->path, path);
-    const Sym key = sym_new(e, arena_printf(e->a, "%s%s%s", path, name ? ":" : "", name ? name : ""));
+    const Sym key =
+        sym_new(e, arena_printf(e->a, "%s%s%s", path, name ? ":" : "", name ? name : ""));
     uint32_t table = 0;
     if (!find_table(e, key, &table)) {
         LoadedArray x = {0};
-        const char *why = e->o->load ? e->o->load(e->cx->perm, path, name, &x)
-                                     : "files cannot be read here";
+        const char *why =
+            e->o->load ? e->o->load(e->cx->perm, path, name, &x) : "files cannot be read here";
         if (why) {
             elab_error(e, DIAG_file, c->arg_at[0], "%s", why);
             return false;

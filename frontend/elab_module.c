@@ -282,7 +282,8 @@ static void declare_lets(const Maker *k, const Env *env, const AstStmt *s)
     uint32_t n = s->targets.n;
     Span *at = arena_array(e->a, Span, n);
     if (s->scan)
-        elab_unsupported(e, s->scan->op_at, "scan");
+        elab_error(e, DIAG_misplaced, s->scan->op_at,
+                   "a scan stands in a function, which the module's body may call");
     bool ok = !s->scan && unpack(e, env, &s->values, n, s->at, &values, at);
     for (uint32_t i = 0; i < n; i++) {
         Value v = ok ? values.at[i] : v_poison();

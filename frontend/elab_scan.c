@@ -202,7 +202,7 @@ static Value rebuilt(Turns *q, const Value *old, const Val *last, uint32_t *at)
 static const AstExpr *call_of(const AstExpr *x, Elab *e, const char *name)
 {
     return x->kind == EX_call && x->a->kind == EX_name && !strcmp(sym(e, x->a->name), name) ? x
-                                                                                          : NULL;
+                                                                                            : NULL;
 }
 
 static bool range_part(Turns *q, const AstExpr *x, Dim *out)
@@ -385,8 +385,8 @@ static bool yields_as_tensors(Turns *q, Val *out)
             return false;
         if (as_tensor(q, &q->yields.at[i], &out[i]))
             continue;
-        elab_error(e, DIAG_bad_type, q->yield_at.at[i], "what is yielded is stacked: a tensor, not %s",
-                   a_kind(&q->yields.at[i]));
+        elab_error(e, DIAG_bad_type, q->yield_at.at[i],
+                   "what is yielded is stacked: a tensor, not %s", a_kind(&q->yields.at[i]));
         return false;
     }
     return true;
@@ -422,7 +422,8 @@ static bool trace_turn(Turns *q, const Source *s)
     const int before = diag_errors(e->diags);
     const Flow flow = run_block(e, &inner, &q->s->body, &ret);
     if (flow == FLOW_return && ret.returned)
-        elab_error(e, DIAG_misplaced, ret.return_at, "a scan runs to its end: return cannot leave it");
+        elab_error(e, DIAG_misplaced, ret.return_at,
+                   "a scan runs to its end: return cannot leave it");
     bool ok = diag_errors(e->diags) == before;
     for (uint32_t i = 0; i < q->names.n && ok; i++)
         ok = take_after(q, &q->names.at[i], &q->names.at[i].old, &q->names.at[i].local->value);

@@ -71,9 +71,12 @@ Val build_scan(Builder *b, uint32_t body, Dim trip, Symbol loop, bool reverse, u
     for (uint32_t c = 0; c < ncarry; c++)
         if (keep && keep[c])
             kept[n++] = c;
-    const Attr attrs[] = {attr_dims(&words[0], &trip, 1), attr_dims(&words[1], &symbol, 1),
-                          attr_words(&graph, 1),          attr_words(counts, 2),
-                          attr_words(kept, n),            attr_words(&mode, 1)};
+    const Attr attrs[] = {attr_dims(&words[0], &trip, 1),
+                          attr_dims(&words[1], &symbol, 1),
+                          attr_words(&graph, 1),
+                          attr_words(counts, 2),
+                          attr_words(kept, n),
+                          attr_words(&mode, 1)};
     return build(b, OP_scan, in, nin, attrs);
 }
 

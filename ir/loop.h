@@ -3,12 +3,11 @@
  *   %h, %ys = scan %h0, %xs, %w {trip=T, loop=t, body=3, counts=[1, 1]} : f32[B,H], f32[T,B,H]
  *   graph @step body (%h, %x, %w) { .. return %new_h, %y }        %x is xs[t]
  *
- * Operands: carries as they begin, xs (sliced along axis 0, one slice a turn), constants. Results of
- * the body: new carries, then what is stacked. Results of the scan: for each carry its last value,
- * or, where `keep` lists it, all T + 1 of them by time: slot t is what turn t starts from (of a
- * reverse scan, which runs from T - 1 down: what turn t ends with; slot t + 1 what it starts from).
- * Sizes in the body may mention the loop's symbol.
- * SPDX-License-Identifier: MIT */
+ * Operands: carries as they begin, xs (sliced along axis 0, one slice a turn), constants. Results
+ * of the body: new carries, then what is stacked. Results of the scan: for each carry its last
+ * value, or, where `keep` lists it, all T + 1 of them by time: slot t is what turn t starts from
+ * (of a reverse scan, which runs from T - 1 down: what turn t ends with; slot t + 1 what it starts
+ * from). Sizes in the body may mention the loop's symbol. SPDX-License-Identifier: MIT */
 #ifndef TENON_LOOP_H
 #define TENON_LOOP_H
 
@@ -41,7 +40,8 @@ Val loop_values(Builder *b, Val scan, uint32_t c, bool after);
 /** x[at] along axis 0, without that axis. */
 Val build_at(Builder *b, Val x, Dim at);
 
-/* --- from a trace to a scan (loop_build.c) ----------------------------------------------------- */
+/* --- from a trace to a scan (loop_build.c) -----------------------------------------------------
+ */
 
 /* One turn was traced into the builder's graph itself, behind node `first`: what depends on the
  * carries or on the loop's symbol becomes the body; all else is invariant and stays where it is.
@@ -68,7 +68,8 @@ Val loop_placeholder(Builder *b, Ty type, int stage);
  * (and *at, a node that is to blame). */
 const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint32_t *at);
 
-/* --- one value for all turns (loop_batch.c) ---------------------------------------------------- */
+/* --- one value for all turns (loop_batch.c) ----------------------------------------------------
+ */
 
 typedef struct {
     Builder *b;

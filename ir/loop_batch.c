@@ -23,8 +23,7 @@ static bool linear(const Batch *q, Dim d, Dim *at0, int64_t *step)
     *at0 = dim_substitute(t, d, &zero, 1);
     if (!dim_is_const(t, dim_sub(t, dim_substitute(t, d, &one, 1), *at0), step))
         return false;
-    return dim_same(
-        d, dim_add(t, *at0, dim_mul(t, dim_const(t, *step), dim_of(t, q->loop))));
+    return dim_same(d, dim_add(t, *at0, dim_mul(t, dim_const(t, *step), dim_of(t, q->loop))));
 }
 
 /* --- can it? ---------------------------------------------------------------------------------- */
@@ -291,10 +290,12 @@ static Val batch_dot(Batch *q, const Node *n, bool sum)
 static Val batch_gather(Batch *q, const Node *n)
 {
     const bool x = depends(q, n->in[0]), i = depends(q, n->in[1]);
-    const uint32_t axis = (uint32_t)node_int(n, ATTR_axis), batch = (uint32_t)node_int(n, ATTR_batch);
+    const uint32_t axis = (uint32_t)node_int(n, ATTR_axis),
+                   batch = (uint32_t)node_int(n, ATTR_batch);
     const Val vx = x ? batch_value(q, n->in[0]) : n->in[0];
     const Val vi = i ? batch_value(q, n->in[1]) : n->in[1];
-    const Val v = build_gather(q->b, vx, vi, axis + x, batch + (x && i), (int)node_int(n, ATTR_mode));
+    const Val v =
+        build_gather(q->b, vx, vi, axis + x, batch + (x && i), (int)node_int(n, ATTR_mode));
     return x ? v : to_front(q, v, axis);
 }
 

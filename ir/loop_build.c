@@ -27,15 +27,15 @@ typedef struct {
     DimTable *t;
     const LoopTrace *trace;
     Batch q;
-    uint32_t n;   /* nodes when the trace ended */
-    bool *carry;  /* [node]: depends on a carry */
-    bool *feeds;  /* [node]: a carry or an effect needs it */
-    bool *core;   /* [node]: of the body */
-    bool *known;  /* [node]: all turns' values are there */
+    uint32_t n;     /* nodes when the trace ended */
+    bool *carry;    /* [node]: depends on a carry */
+    bool *feeds;    /* [node]: a carry or an effect needs it */
+    bool *core;     /* [node]: of the body */
+    bool *known;    /* [node]: all turns' values are there */
     uint8_t *moves; /* [node]: of moves_behind: 0 not asked yet, 1 no, 2 yes */
     bool *keep;     /* [carry] */
-    Vals stacked; /* core values that are needed for all turns */
-    Vals sums;    /* core values that are added up by carries of their own */
+    Vals stacked;   /* core values that are needed for all turns */
+    Vals sums;      /* core values that are added up by carries of their own */
     Vals xs, consts;
     /* the body */
     Builder bb;
@@ -134,7 +134,8 @@ static bool is_hoisted_map(const Build *q, uint32_t id)
             continue;
         const uint32_t x = n->in[k].node;
         any = true;
-        if (q->known[x] || q->carry[x] || !q->q.can[x] || bytes(q, n->in[k]) < bytes(q, (Val){id, 0}) ||
+        if (q->known[x] || q->carry[x] || !q->q.can[x] ||
+            bytes(q, n->in[k]) < bytes(q, (Val){id, 0}) ||
             !(is_heavy(q->g->nodes.at[x].op) || is_hoisted_map(q, x)))
             return false;
     }
@@ -295,7 +296,7 @@ static SumKind sum_kind(const Build *q, Val v)
     }
     case OP_reduce:
         return node_int(n, ATTR_kind) == RED_add && cost_out(q, n->in[0]) == 0 ? SUM_reduce
-                                                                              : SUM_carry;
+                                                                               : SUM_carry;
     default:
         return SUM_carry;
     }
@@ -376,8 +377,7 @@ static bool is_state_view(const Build *q, Val v)
 
 static Val input(Build *q, const char *what, uint32_t i, Ty type)
 {
-    const Sym name =
-        sym_of(q->p->cx->names, arena_printf(q->p->cx->scratch, "%s%u", what, i));
+    const Sym name = sym_of(q->p->cx->names, arena_printf(q->p->cx->scratch, "%s%u", what, i));
     return build_input(&q->bb, name, type);
 }
 
@@ -415,8 +415,7 @@ static bool made_again(const Build *q, Val v)
 {
     const Op op = node_of(q, v)->op;
     return op == OP_const || op == OP_iota || op == OP_dim ||
-           ((op == OP_broadcast || op == OP_transpose || op == OP_reshape) &&
-            !is_state_view(q, v));
+           ((op == OP_broadcast || op == OP_transpose || op == OP_reshape) && !is_state_view(q, v));
 }
 
 /* Walks down from what the body gives. */
@@ -487,8 +486,7 @@ static uint32_t make_body(Build *q)
             clone(q, (Val){id, 0});
     uint32_t k = 0;
 #define RESULT(what, i, v)                                                                         \
-    graph_result(p, body,                                                                          \
-                 sym_of(p->cx->names, arena_printf(p->cx->scratch, "%s%u", what, i)), v,           \
+    graph_result(p, body, sym_of(p->cx->names, arena_printf(p->cx->scratch, "%s%u", what, i)), v,  \
                  q->b->site.at)
     for (uint32_t c = 0; c < t->ncarry; c++, k++)
         RESULT("new", k, body_value(q, t->after[c]));
@@ -526,19 +524,18 @@ static void make_scan(Build *q)
         vec_push(q->a, &in, q->consts.at[i]);
     bool *keep = arena_array(q->a, bool, ncarry + 1);
     memcpy(keep, q->keep, t->ncarry * sizeof *keep);
-    q->scan = build_scan(q->b, body, t->trip, t->loop, t->reverse, ncarry, q->xs.n, keep, in.at,
-                         in.n);
+    q->scan =
+        build_scan(q->b, body, t->trip, t->loop, t->reverse, ncarry, q->xs.n, keep, in.at, in.n);
     for (uint32_t c = 0; c < t->ncarry; c++) {
         if (!q->keep[c])
             continue;
         const Val values[2] = {t->before[c], t->after[c]};
         for (int k = 0; k < 2; k++) {
-            if (!dep(q, values[k]) || (q->q.made[values[k].node] &&
-                                       q->q.made[values[k].node][values[k].result].node))
+            if (!dep(q, values[k]) ||
+                (q->q.made[values[k].node] && q->q.made[values[k].node][values[k].result].node))
                 continue;
             if (!q->q.made[values[k].node])
-                q->q.made[values[k].node] =
-                    arena_array(q->a, Val, node_of(q, values[k])->nout);
+                q->q.made[values[k].node] = arena_array(q->a, Val, node_of(q, values[k])->nout);
             q->q.made[values[k].node][values[k].result] = loop_values(q->b, q->scan, c, k);
         }
     }
@@ -615,8 +612,8 @@ static void set_known(Build *q)
         q->known[v.node] = q->q.can[v.node] = true;
     }
     for (uint32_t id = 1; id < q->n; id++) /* what is made of them */
-        q->q.can[id] |= q->q.dep[id] && !q->carry[id] &&
-                        q->g->nodes.at[id].op != OP_input && batch_can(&q->q, id);
+        q->q.can[id] |= q->q.dep[id] && !q->carry[id] && q->g->nodes.at[id].op != OP_input &&
+                        batch_can(&q->q, id);
 }
 
 const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint32_t *at)
@@ -651,7 +648,7 @@ const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint
     for (uint32_t c = 0; c < t->ncarry; c++)
         last[c] = loop_last(b, q.scan, c);
     for (uint32_t k = 0; k < t->nyield; k++)
-        out[k] = t->sum && t->sum[k] ? emit_sum(&q, t->yield[k], kinds)
-                                     : emit_stack(&q, t->yield[k]);
+        out[k] =
+            t->sum && t->sum[k] ? emit_sum(&q, t->yield[k], kinds) : emit_stack(&q, t->yield[k]);
     return NULL;
 }

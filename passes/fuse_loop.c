@@ -13,9 +13,8 @@ static bool wants_rows(const Program *p, const Graph *g, uint32_t id)
     for (uint32_t k = id + 1; k < g->nodes.n; k++) {
         const Node *n = &g->nodes.at[k];
         for (uint32_t i = 0; i < n->nin; i++)
-            if (n->in[i].node == id &&
-                (n->op == OP_dot || n->op == OP_conv || n->op == OP_scan ||
-                 (op_is_view(n->op) && wants_rows(p, g, k))))
+            if (n->in[i].node == id && (n->op == OP_dot || n->op == OP_conv || n->op == OP_scan ||
+                                        (op_is_view(n->op) && wants_rows(p, g, k))))
                 return true;
     }
     return false;
@@ -50,8 +49,7 @@ static bool of_first_axis(const Fuser *f, const Node *n)
 Val fuse_loop_source(const Fuser *f, const Node *scan, uint32_t i)
 {
     const Loop l = loop_of(f->p, scan);
-    const bool rows =
-        i >= l.ncarry && wants_rows(f->p, l.body, l.body->params.at[i].val.node);
+    const bool rows = i >= l.ncarry && wants_rows(f->p, l.body, l.body->params.at[i].val.node);
     Val v = scan->in[i];
     while (f->kind[v.node] == NODE_CONE) {
         const Node *n = graph_node(f->g, v);

@@ -68,8 +68,7 @@ static Graph *merge_extensions(Program *p, Graph *g)
     for (uint32_t id = 1; id < g->nodes.n; id++) {
         if (!rw.live[id] || rw.map[id][0].node)
             continue;
-        const uint32_t more =
-            g->nodes.at[id].op == OP_scan ? find_extension(p, g, rw.live, id) : 0;
+        const uint32_t more = g->nodes.at[id].op == OP_scan ? find_extension(p, g, rw.live, id) : 0;
         if (more)
             read_extension(&rw, id, more);
         else

@@ -117,8 +117,8 @@ static Loc temp_like(const Scan *q, uint32_t c, const char *name)
 {
     Lower *l = q->l;
     const TypeInfo *t = val_info(l->p, l->g, q->n->in[c]);
-    const uint32_t buf = lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, name), t->dtype,
-                                      t->shape, t->rank);
+    const uint32_t buf =
+        lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, name), t->dtype, t->shape, t->rank);
     return loc_row_major(l->t, buf, dim_const(l->t, 0), t->shape, t->rank);
 }
 
@@ -126,8 +126,8 @@ static void fill(Lower *l, const Loc *to, DType dtype, double value, Site site)
 {
     Loc whole = *to;
     if (!loc_is_row_major(l->t, to)) {
-        const uint32_t buf = lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "start"), dtype,
-                                          to->shape, to->rank);
+        const uint32_t buf =
+            lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "start"), dtype, to->shape, to->rank);
         whole = loc_row_major(l->t, buf, dim_const(l->t, 0), to->shape, to->rank);
     }
     const uint32_t dst = lower_piece(l, &whole, dtype);
@@ -172,8 +172,8 @@ static void start_carries(Scan *q)
         if (opaque_fills(l->g, q->n, c, &value))
             fill(l, &to, dtype_at(q, c), value, q->n->site);
         else
-            lower_copy_loc(l, &to, &q->operand[c], dtype_at(q, c),
-                           l->h->buffers.at[to.buf].name, q->n->site);
+            lower_copy_loc(l, &to, &q->operand[c], dtype_at(q, c), l->h->buffers.at[to.buf].name,
+                           q->n->site);
     }
 }
 
@@ -182,8 +182,9 @@ static Loc param_loc(Scan *q, uint32_t i)
 {
     const Dim at = dim_of(q->l->t, q->loop.loop);
     if (i < q->loop.ncarry)
-        return loop_keeps(q->n, i) ? loc_at(q->l, &q->result[i], loop_slot(q->l->p, &q->loop, false))
-                                   : q->result[i];
+        return loop_keeps(q->n, i)
+                   ? loc_at(q->l, &q->result[i], loop_slot(q->l->p, &q->loop, false))
+                   : q->result[i];
     return i < q->loop.ncarry + q->loop.nxs ? loc_at(q->l, &q->operand[i], at) : q->operand[i];
 }
 

@@ -21,11 +21,11 @@ typedef struct {
     const Val *dy;
     Loop l;
     Arena *a;
-    Val kept;       /* the scan that keeps and yields what the other one needs */
-    Vals saved;     /* of the body: yielded by it behind its own results */
+    Val kept;              /* the scan that keeps and yields what the other one needs */
+    Vals saved;            /* of the body: yielded by it behind its own results */
     Vals known, known_all; /* these in the turn that is traced, and of all turns */
-    Val **map;      /* [node of the body][result]: in the turn that is traced */
-    Vals carry;     /* a turn's own operands */
+    Val **map;             /* [node of the body][result]: in the turn that is traced */
+    Vals carry;            /* a turn's own operands */
     Vals xs;
     uint32_t *number; /* [carry]: of its cotangent among the carries; UINT32_MAX: it has none */
 } Turn;
