@@ -96,8 +96,8 @@ static void print_run(CPrint *c, KExpr e, Dim start, bool starts_at_multiple)
     const char *key = ktext_expr(t, x->in[0]).text;
     const bool aligned = is_aligned(c, x->index, starts_at_multiple);
     const char *name = name_unique(&t->names, "drawn"), *at = "";
-    emit_line(&t->e, "%s %s[%d];", ktext_value(t, x->type), name,
-              c->strip.width + (aligned ? 0 : 4));
+    const int room = c->strip.width + (aligned ? 0 : 3); /* runs are of 16 blocks */
+    emit_line(&t->e, "%s %s[%d];", ktext_value(t, x->type), name, (room + 63) / 64 * 64);
     if (!aligned) {
         const char *skip = name_unique(&t->names, "skipped");
         emit_line(&t->e, "const int %s = (int)((uint64_t)%s %% 4);", skip, first);

@@ -265,9 +265,9 @@ static void test_pieces(void **state)
     int zeros = 0;
     for (int i = 0; i < 2 * N; i++) {
         float x = (i < N ? a[i] : b[i - N]) * 1.5f;
-        float drawn[4];
-        tn_uniform4(key, (uint64_t)i / 4, drawn);
-        bool drop = drawn[i % 4] < 0.25f;
+        uint32_t words[64]; /* of 16 blocks: first words, second ones .. */
+        tn_philox16(key, (uint64_t)i / 4, words);
+        bool drop = tn_unit(words[i % 4 * 16]) < 0.25f;
         zeros += drop;
         assert_true(y[i] == (drop || x < 0 ? 0.0f : x));
     }

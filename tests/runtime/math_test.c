@@ -322,8 +322,8 @@ static void test_runs(void **state)
 {
     (void)state;
     static const uint64_t starts[] = {0, 1, 77, (UINT64_C(1) << 32) - 2, UINT64_C(1) << 40};
-    float u[132], z[132];
-    int32_t w[132];
+    float u[192], z[192];
+    int32_t w[192];
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         tn_uniform_run(42, starts[i], 33, u);
         tn_normal_run(42, starts[i], 33, z);
