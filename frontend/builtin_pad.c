@@ -26,7 +26,8 @@ static Val side(Elab *e, Val x, uint32_t axis, Mode mode, bool behind, int64_t n
 {
     DimTable *t = e->dims;
     TypeInfo ty = *type_at(e, x);
-    const Dim size = ty.shape[axis], count = dim_const(t, n), last = dim_sub(t, size, dim_const(t, 1));
+    const Dim size = ty.shape[axis], count = dim_const(t, n),
+              last = dim_sub(t, size, dim_const(t, 1));
     switch (mode) {
     case REFLECT: /* the edge itself is not repeated */
         return part(e, x, axis, behind ? dim_sub(t, last, dim_const(t, 1)) : count, -1, count);

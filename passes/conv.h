@@ -1,4 +1,5 @@
-/* conv.h: which convolutions stay as they are until they are lowered. SPDX-License-Identifier: MIT */
+/* conv.h: which convolutions stay as they are until they are lowered. SPDX-License-Identifier: MIT
+ */
 #ifndef TENON_PASSES_CONV_H
 #define TENON_PASSES_CONV_H
 

@@ -192,6 +192,7 @@ static void must_store(Fuser *f)
         keep(f, g->commits.at[i].val, true);
     for (uint32_t i = 0; i < g->saved.n; i++)
         keep(f, g->saved.at[i], true);
+    fuse_own_operands(f);
     fuse_place(f);
     for (uint32_t id = 1; id < g->nodes.n; id++) {
         const Node *n = fuse_node(f, id);

@@ -65,6 +65,19 @@ bool opaque_fills(const Graph *g, const Node *n, uint32_t i, double *value)
     return start && graph_constant(g, n->in[i], value);
 }
 
+void fuse_own_operands(Fuser *f)
+{
+    for (uint32_t id = 1; id < f->g->nodes.n; id++) {
+        const Node *n = fuse_node(f, id);
+        for (uint32_t i = 0; i < n->nin && f->live[id] && op_takes_views(n->op); i++) {
+            Val v = n->in[i];
+            while (op_is_view(graph_node(f->g, v)->op))
+                v = graph_node(f->g, v)->in[0];
+            f->own[fuse_vid(f, v)] = true;
+        }
+    }
+}
+
 void fuse_prepare_opaque(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);

@@ -1,9 +1,9 @@
-/* lower_conv.c: convolutions over one or two axes. On CPUs a function of runtime/kernels/conv.h reads
- * images and weights where views put them; on GPUs the windows are stored, for a product.
+/* lower_conv.c: convolutions over one or two axes. On CPUs a function of runtime/kernels/conv.h
+ * reads images and weights where views put them; on GPUs the windows are stored, for a product.
  *
- *   %y = conv %x, %w            cpu: conv by rows of an image; conv_long where the windows are larger
- *                               than what they slide over (gradients of weights)
- *                               cuda: windows [G, C, k.., N, o..], and a gemm for each image and group
+ *   %y = conv %x, %w            cpu: conv by rows of an image; conv_long where the windows are
+ * larger than what they slide over (gradients of weights) cuda: windows [G, C, k.., N, o..], and a
+ * gemm for each image and group
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/conv.h"
@@ -11,7 +11,9 @@
 
 #include <string.h>
 
-enum { PIXELS = 512 }; /* of a cell, about: its rows are a constant, so that bits depend on nothing */
+enum {
+    PIXELS = 512
+}; /* of a cell, about: its rows are a constant, so that bits depend on nothing */
 
 typedef struct {
     Lower *l;
@@ -20,8 +22,8 @@ typedef struct {
     const Node *n;
     DType type;
     Val y;
-    Loc x, w;        /* [N, G*C, h, w], [G*M, C, h, w] */
-    Window axes[2];  /* h, w */
+    Loc x, w;            /* [N, G*C, h, w], [G*M, C, h, w] */
+    Window axes[2];      /* h, w */
     Dim images, in, out; /* N, C, M */
     int64_t groups;
     Dim size[2]; /* of x */
@@ -266,7 +268,8 @@ static void product_of_windows(const Conv *q, const Loc *y)
     s->c.batch[0] = dim_mul(q->t, s->c.batch[1], num(q, q->groups));
 }
 
-/* t[g, m, (n, o)] = sum over c, k of w[g, m, (c, k)] * windows[g, (n, o), (c, k)], then y[n, g, m, o] */
+/* t[g, m, (n, o)] = sum over c, k of w[g, m, (c, k)] * windows[g, (n, o), (c, k)], then y[n, g, m,
+ * o] */
 static void product_of_long_windows(const Conv *q, const Loc *y)
 {
     const Loc w = dense_weights(q), cols = store_windows(q, true);
