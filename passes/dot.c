@@ -1,5 +1,5 @@
-/* dot.c: a product whose axes no strided loop runs over gets operands that one does: transposed, which
- * grouping stores where it has to.
+/* dot.c: a product whose axes no strided loop runs over gets operands that one does: transposed,
+ * which grouping stores where it has to.
  *
  *   dot %a[K,M,L], %b[K,L,N] {contract 0.0 2.1}       K and L are apart in %a
  *   dot (transpose %a {perm=1,0,2}), %b               a[M,K,L]: one loop over K * L
@@ -56,7 +56,8 @@ static bool is_apart(const Program *p, const Graph *g, const Node *n)
     return breaks(ca, cb) > 0 || loops > 2;
 }
 
-/* The operand with its batches first, then (of a) free and contracted axes, (of b) the other way. */
+/* The operand with its batches first, then (of a) free and contracted axes, (of b) the other way.
+ */
 static Val in_order(Rewrite *rw, const Node *n, int side, uint32_t *nfree)
 {
     const Attr batch = node_attr(n, side ? ATTR_batch_b : ATTR_batch_a);

@@ -1,5 +1,5 @@
-/* fuse_strip.c: which groups ride along with a contraction, row block by row block (fuse.h says what
- * that means), and an order of the groups in which they stand beside it.
+/* fuse_strip.c: which groups ride along with a contraction, row block by row block (fuse.h says
+ * what that means), and an order of the groups in which they stand beside it.
  *
  *   0 map: %x2 = gelu %x       0 map: %x2            loader of 2: the rows of a
  *   1 map: %other              1 map: %other
@@ -19,16 +19,17 @@ typedef VEC(uint32_t) Numbers;
 typedef struct {
     Fusion *f;
     DimTable *t;
-    Arena *a;        /* scratch */
-    uint32_t *order; /* groups as they will stand */
-    uint32_t *place; /* by group: where it stands */
+    Arena *a;         /* scratch */
+    uint32_t *order;  /* groups as they will stand */
+    uint32_t *place;  /* by group: where it stands */
     int32_t *cluster; /* by group: the contraction it is with, or -1 */
     Dim rows;         /* of the contraction in question */
     uint32_t group;   /* that is looked at */
     uint32_t visits;
 } Rides;
 
-/* --- what depends on what ----------------------------------------------------------------------- */
+/* --- what depends on what -----------------------------------------------------------------------
+ */
 
 static bool is_effect(const Fusion *f, const FuseGroup *g)
 {
@@ -77,10 +78,12 @@ static bool depends(const Rides *r, uint32_t b, uint32_t a)
         if (in->group == (int32_t)a || (in->is_concat && writes_piece_of(f, ga, in->val)))
             return true;
     }
-    return (is_effect(f, ga) && is_effect(f, gb)) || shares_slot(f, ga, gb) || shares_slot(f, gb, ga);
+    return (is_effect(f, ga) && is_effect(f, gb)) || shares_slot(f, ga, gb) ||
+           shares_slot(f, gb, ga);
 }
 
-/* --- reading at one's own row ------------------------------------------------------------------- */
+/* --- reading at one's own row -------------------------------------------------------------------
+ */
 
 /* How many leading axes have as many elements as there are rows; 0: none have. */
 static uint32_t row_axes(const Rides *r, const Dim *shape, uint32_t rank)
@@ -99,7 +102,8 @@ static const TypeInfo *shape_of(const Rides *r, Val v)
     return val_info(r->f->p, r->f->g, v);
 }
 
-/* Leading axes of operand i that are the rows, given those of the node's result; 0: they are not. */
+/* Leading axes of operand i that are the rows, given those of the node's result; 0: they are not.
+ */
 static uint32_t operand_rows(const Rides *r, const Node *n, uint32_t i, uint32_t p)
 {
     const TypeInfo *x = shape_of(r, n->in[i]);
@@ -124,7 +128,8 @@ static uint32_t operand_rows(const Rides *r, const Node *n, uint32_t i, uint32_t
         return row_axes(r, x->shape, x->rank);
     case OP_slice:
         for (uint32_t j = 0; j < p; j++)
-            if (node_attr(n, ATTR_step).at[j] != 1 || !dim_is_zero(r->t, node_dim(n, ATTR_start, j)) ||
+            if (node_attr(n, ATTR_step).at[j] != 1 ||
+                !dim_is_zero(r->t, node_dim(n, ATTR_start, j)) ||
                 !dim_same(node_dim(n, ATTR_extent, j), x->shape[j]))
                 return 0;
         return p;
@@ -220,7 +225,8 @@ static bool may_be_epilogue(Rides *r, uint32_t group, uint32_t contract)
     return good;
 }
 
-/* --- the contraction's own rows ----------------------------------------------------------------- */
+/* --- the contraction's own rows -----------------------------------------------------------------
+ */
 
 static Dim rows_of(const Rides *r, const FuseGemm *x)
 {
@@ -266,11 +272,12 @@ static bool contract_rows(Rides *r, const FuseGroup *g)
     return true;
 }
 
-/* --- standing together -------------------------------------------------------------------------- */
+/* --- standing together --------------------------------------------------------------------------
+ */
 
 /* Puts the groups of order[from .. to] that do not depend on what stands at `from .. from + n - 1`
- * before those, and `to`'s group behind them; false, and nothing changed, if that depends on another
- * one that does. */
+ * before those, and `to`'s group behind them; false, and nothing changed, if that depends on
+ * another one that does. */
 static bool move_behind(Rides *r, uint32_t from, uint32_t n, uint32_t to, uint32_t *first)
 {
     uint32_t *order = r->order, group = order[to];
@@ -292,7 +299,8 @@ static bool move_behind(Rides *r, uint32_t from, uint32_t n, uint32_t to, uint32
     /* clusters stay together */
     for (uint32_t k = 0; k < behind.n; k++)
         for (uint32_t i = 0; i < before.n; i++)
-            if (r->cluster[behind.at[k]] >= 0 && r->cluster[behind.at[k]] == r->cluster[before.at[i]])
+            if (r->cluster[behind.at[k]] >= 0 &&
+                r->cluster[behind.at[k]] == r->cluster[before.at[i]])
                 return false;
     uint32_t at = from;
     Numbers mine = {0};
@@ -320,7 +328,8 @@ static bool reads_cluster(const Rides *r, uint32_t group, int32_t contract)
     return false;
 }
 
-/* A second product may ride as well: its a is what the cluster makes, and their rows are the same. */
+/* A second product may ride as well: its a is what the cluster makes, and their rows are the same.
+ */
 static bool may_be_product(Rides *r, uint32_t group, uint32_t contract)
 {
     const FuseGroup *g = &r->f->groups.at[group];
@@ -347,7 +356,8 @@ static void find_epilogues(Rides *r, uint32_t contract)
     for (uint32_t i = first + 1; i < r->f->groups.n && n <= MAX_RIDERS; i++) {
         uint32_t g = r->order[i];
         if (r->cluster[g] >= 0 || !reads_cluster(r, g, (int32_t)contract) ||
-            !(may_be_epilogue(r, g, contract) || may_be_product(r, g, contract)) || !move_behind(r, first, n, i, &first))
+            !(may_be_epilogue(r, g, contract) || may_be_product(r, g, contract)) ||
+            !move_behind(r, first, n, i, &first))
             continue;
         r->cluster[g] = (int32_t)contract;
         r->f->groups.at[g].ride = RIDE_EPILOGUE;
@@ -387,7 +397,8 @@ static FuseRide loader_kind(Rides *r, FuseGroup *g, const FuseGroup *c, bool alo
     if (c->gemms.n > 1)
         return RIDE_NONE;
     bool is_a = val_eq(x->a.val, v), is_b = val_eq(x->b.val, v);
-    if (is_a && !is_b && !x->sum_a.val.node && contract_rows(r, c) && loads(r, g, &x->a, x->batch, x->m, x->a.rows))
+    if (is_a && !is_b && !x->sum_a.val.node && contract_rows(r, c) &&
+        loads(r, g, &x->a, x->batch, x->m, x->a.rows))
         return RIDE_LOAD_ROWS;
     if (!alone || !dim_is_one(r->t, x->batch[0]) || !dim_is_one(r->t, x->batch[1]) ||
         x->sum_a.val.node || x->sum_b.val.node)
@@ -431,7 +442,8 @@ static void find_loader(Rides *r, uint32_t contract)
     }
 }
 
-/* --- the answer --------------------------------------------------------------------------------- */
+/* --- the answer ---------------------------------------------------------------------------------
+ */
 
 static void apply_order(Rides *r)
 {

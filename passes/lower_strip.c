@@ -1,6 +1,7 @@
-/* lower_strip.c: the steps of a contraction and of the groups that ride along become a strip: the CPU
- * runs them block of rows by block of rows. Grouping has found that values allow it (fuse_strip.c);
- * here it is seen to that the steps and the memory do, and which buffers need no memory as a whole.
+/* lower_strip.c: the steps of a contraction and of the groups that ride along become a strip: the
+ * CPU runs them block of rows by block of rows. Grouping has found that values allow it
+ * (fuse_strip.c); here it is seen to that the steps and the memory do, and which buffers need no
+ * memory as a whole.
  *
  *   gemm h = x * w            strip 0: 2 steps, B rows; h is a buffer of it
  *   launch k1_y (y, h, b)
@@ -16,7 +17,8 @@ typedef struct {
     bool *in_use; /* buffer: some step outside strips, or of another one, sees it */
 } Strips;
 
-/* --- which steps -------------------------------------------------------------------------------- */
+/* --- which steps --------------------------------------------------------------------------------
+ */
 
 static const FuseGroup *group_of(const Step *s)
 {
@@ -53,7 +55,8 @@ static bool steps_fit(Strips *w)
     return true;
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory -------------------------------------------------------------------------------------
+ */
 
 static uint32_t root_of(const HostProgram *h, uint32_t buf)
 {
@@ -109,8 +112,7 @@ static Uses uses_of(const Strips *w, const Step *s)
 static bool same_rows(const Step *later, const Uses *u, uint32_t x, const Step *earlier,
                       const Uses *of, uint32_t y)
 {
-    return earlier->kind == STEP_GEMM && of->write[y] &&
-           (later->kind == STEP_GEMM || u->inout[x]);
+    return earlier->kind == STEP_GEMM && of->write[y] && (later->kind == STEP_GEMM || u->inout[x]);
 }
 
 /* No step writes what an earlier one of the strip reads or writes: a block would meet what a later
@@ -135,7 +137,8 @@ static bool no_overwrites(const Strips *w)
     return true;
 }
 
-/* --- buffers that need no memory as a whole ----------------------------------------------------- */
+/* --- buffers that need no memory as a whole -----------------------------------------------------
+ */
 
 static bool row_major_rows(const Strips *w, const Buffer *b)
 {

@@ -13,8 +13,8 @@ int64_t tn__cpu_grain(const tn_kernel *k);
 tn__gemm_args tn__cpu_gemm_args(const Call *c, int step);
 
 /* cpu_panels.c */
-/** A product by a parameter reads a packed copy of it where that is faster and the program changes no
- * state: made once, and anew when the state has changed. */
+/** A product by a parameter reads a packed copy of it where that is faster and the program changes
+ * no state: made once, and anew when the state has changed. */
 void tn__cpu_use_panels(Call *c, int step, tn__gemm_args *args);
 /** Whether it may have one. */
 bool tn__cpu_has_panels(const tn_program *p, const tn_gemm_step *g);
@@ -22,6 +22,7 @@ void tn__cpu_free_panels(tn_model *m);
 
 /* cpu_strip.c */
 tn_status tn__cpu_strip(Call *c, int strip);
-size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan, int strip);
+size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan,
+                           int strip);
 
 #endif
