@@ -36,6 +36,7 @@ static bool is_multiple(Cuda *c, Dim d, int width)
 
 typedef struct {
     KExpr load[64];
+    Guard under[64]; /* it happens where this holds, for all neighbours; n 0: always */
     int n;
 } Loads;
 
@@ -82,17 +83,33 @@ static bool is_vector(Cuda *c, uint32_t param, const Dim *at, Symbol axis, int w
            is_multiple(c, rest, width);
 }
 
-/* Loads that are certain to happen: not those under a select. */
-static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Loads *out)
+/* The same for all neighbours, and known before the first of them. */
+static bool is_uniform(Cuda *c, Guard g, Symbol axis)
+{
+    for (uint32_t i = 0; i < g.n; i++)
+        if (g.at[i].kind > G_DIVISIBLE || dim_mentions(cuda_dims(c), g.at[i].a, axis) ||
+            loads_behind(c, g.at[i].a) ||
+            (g.at[i].b.id &&
+             (dim_mentions(cuda_dims(c), g.at[i].b, axis) || loads_behind(c, g.at[i].b))))
+            return false;
+    return g.n > 0;
+}
+
+/* Loads that happen for all neighbours, or for none: under one predicate at most. */
+static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Guard under, Loads *out)
 {
     const KExprInfo *x = kexpr(c->t.k, e);
     if (c->t.let[e.id].text || c->t.seen[e.id] == c->t.mark)
         return;
     c->t.seen[e.id] = c->t.mark;
-    if (x->kind == KE_LOAD && out->n < 64 && is_vector(c, x->param, x->at, axis, width))
+    if (x->kind == KE_LOAD && out->n < 64 && is_vector(c, x->param, x->at, axis, width)) {
+        out->under[out->n] = under;
         out->load[out->n++] = e;
+    }
     for (uint32_t i = 0; i < x->nin && x->kind != KE_SELECT; i++)
-        find_loads(c, x->in[i], axis, width, out);
+        find_loads(c, x->in[i], axis, width, under, out);
+    if (x->kind == KE_SELECT && !under.n && is_uniform(c, x->pred, axis))
+        find_loads(c, x->in[0], axis, width, x->pred, out);
 }
 
 static const char *element_word(DType d)
@@ -125,7 +142,7 @@ static void print_loads(Cuda *c, const KStmt *loop, int width, const char *rest)
     t->mark++;
     for (uint32_t i = 0; i < loop->body.n; i++)
         if (loop->body.at[i].expr.id)
-            find_loads(c, loop->body.at[i].expr, loop->axis, width, &loads);
+            find_loads(c, loop->body.at[i].expr, loop->axis, width, (Guard){0}, &loads);
     for (int i = 0; i < loads.n; i++) {
         const KExprInfo *x = kexpr(t->k, loads.load[i]);
         const char *name = name_unique(
@@ -133,7 +150,12 @@ static void print_loads(Cuda *c, const KStmt *loop, int width, const char *rest)
             arena_printf(t->a, "%s%d", cuda_name(c, t->k->params.at[x->param].name), width));
         const char *type = vector_type(c, t->k->params.at[x->param].dtype, width);
         const char *from = address(c, x->param, x->at);
-        if (rest)
+        if (loads.under[i].n && rest)
+            continue; /* element by element */
+        if (loads.under[i].n)
+            emit_line(&t->e, "const %s %s = %s ? load%d(%s) : %s{};", type, name,
+                      ktext_wrap(t, ktext_guard(t, loads.under[i]), PREC_OR), width, from, type);
+        else if (rest)
             emit_line(&t->e, "const %s %s = %s >= %d ? load%d(%s) : load_part<%s>(%s, %s);", type,
                       name, rest, width, width, from, type, from, rest);
         else
@@ -188,7 +210,8 @@ static uint32_t print_uniform(Cuda *c, const KStmt *loop)
     uint32_t n = 0;
     for (; n < loop->body.n; n++) {
         const KStmt *s = &loop->body.at[n];
-        if (s->kind != KS_LET || kexpr_depends(&c->t, s->expr, loop->axis))
+        const bool let = s->kind == KS_LET && !kexpr_depends(&c->t, s->expr, loop->axis);
+        if (!let && !(s->kind == KS_CHECK && is_uniform(c, s->pred, loop->axis)))
             break;
         KBlock one = {(KStmt *)(uintptr_t)s, 1, 1};
         cuda_block(c, &one);

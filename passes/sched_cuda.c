@@ -87,8 +87,9 @@ static bool expr_fits(Widths *w, KExpr e)
     if (!e.id || w->walked[e.id])
         return true;
     w->walked[e.id] = true;
-    if (x->kind == KE_SELECT && expr_depends(w, e))
-        return false; /* neighbours may differ in what they may load */
+    for (uint32_t i = 0; i < x->pred.n; i++)
+        if (dim_depends(w, x->pred.at[i].a) || dim_depends(w, x->pred.at[i].b))
+            return false; /* neighbours may differ in what they may load */
     if (x->kind == KE_LOAD && !access_fits(w, x->param, x->at))
         return false;
     for (uint32_t i = 0; i < x->nin; i++)

@@ -222,6 +222,7 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" turned N=64 M=96 x=randn y=randn
     both maps 0 "" turned N=77 M=130 x=randn y=randn
     name=y
+    counted 0 "" rows N=50 i=arange w=randn
     counted 1e-5 "" soft N=9 x=randn
     counted 1e-5 "" norm N=9 x=randn
 }
