@@ -108,8 +108,9 @@ static void print_run(CPrint *c, KExpr e, Dim start, bool starts_at_multiple)
     const char *blocks = !*end && aligned
                              ? arena_printf(t->a, "%ld", (count + 3) / 4)
                              : arena_printf(t->a, "(%s%s + 3) / 4", at, c->strip.count);
-    emit_line(&t->e, "%s(%s, (uint64_t)%s / 4, %s, %s);", functions[x->field], key, first, blocks,
-              name);
+    /* a run under a condition may begin before element 0: its block is the one before block 0 */
+    emit_line(&t->e, "%s(%s, (uint64_t)((int64_t)%s >> 2), %s, %s);", functions[x->field], key,
+              first, blocks, name);
     ktext_let(t, e, (Text){arena_printf(t->a, "%s[%sl]", name, at), PREC_PRIMARY});
 }
 
