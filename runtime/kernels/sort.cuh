@@ -63,6 +63,7 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
 {
     __shared__ int count[17 * 256], total[2][256];
     __shared__ int64_t base[16];
+    __shared__ int begin[16];
     T_key *key = (T_key *)scratch + 2 * N * row, *next = key + N;
     int32_t *at = order + 2 * N * row, *then = at + N;
     const T_key all = (T_key) ~(T_key)0 >> (8 * sizeof(T_key) - T_bits),
@@ -119,22 +120,19 @@ TN_FN void tn_cu_sort_T(T_mem *out, int32_t *index, void *scratch, int32_t *orde
             for (int q = 0; q < 16; q++)
                 count[tn_cu_slot(16 * t + q)] += before;
             __syncthreads();
-            int begin[16], used[16];
-            for (int d = 0; d < 16; d++) {
-                begin[d] = count[tn_cu_slot(d * 256)];
-                used[d] = 0;
-            }
-            for (int q = 0; q < mine; q++) {
+            if (t < 16)
+                begin[t] = count[tn_cu_slot(t * 256)];
+            __syncthreads();
+            for (int q = 0; q < mine; q++) { /* its own counters: one more for each that is put */
                 const T_key k = key[first + q];
                 const int d = (int)((k >> shift) & 15);
-                const int64_t to = base[d] + count[tn_cu_slot(d * 256 + t)] + used[d]++ - begin[d];
+                const int64_t to = base[d] + count[tn_cu_slot(d * 256 + t)]++ - begin[d];
                 next[to] = k;
                 then[to] = at[first + q];
             }
             __syncthreads();
             if (t < 16)
-                base[t] += (t == 15 ? total[now][255] : count[tn_cu_slot((t + 1) * 256)]) -
-                           count[tn_cu_slot(t * 256)];
+                base[t] += (t == 15 ? total[now][255] : begin[t + 1]) - begin[t];
         }
         T_key *const old = key;
         int32_t *const was = at;
