@@ -89,18 +89,21 @@ static void check_at(Verify *v, uint32_t param, const Dim *at, bool guarded)
         return;
     }
     const KParam *q = &v->k->params.at[param];
-    guarded |= is_dead(v);
     for (uint32_t i = 0; i < q->rank; i++) {
         if (!at[i].id) {
             bad(v, "an index of %s is missing", param_name(v, param));
             return;
         }
         check_dim(v, at[i]);
-        Dim last = dim_sub(v->t, q->shape[i], dim_const(v->t, 1));
-        if (!guarded && (dim_le(v->t, at[i], last) == NO &&
-                         dim_le(v->t, dim_const(v->t, 1), q->shape[i]) == YES))
+        if (guarded)
+            continue;
+        /* what intervals tell is enough: a mistake is off by its whole axis, or a wrong sign */
+        int64_t lo, hi;
+        dim_interval(v->t, dim_sub(v->t, at[i], q->shape[i]), &lo, &hi);
+        if (lo >= 0 && dim_le(v->t, dim_const(v->t, 1), q->shape[i]) == YES && !is_dead(v))
             bad(v, "%s is indexed behind its end", param_name(v, param));
-        if (!guarded && dim_le(v->t, dim_const(v->t, 0), at[i]) == NO)
+        dim_interval(v->t, at[i], &lo, &hi);
+        if (hi < 0 && !is_dead(v))
             bad(v, "%s is indexed before its beginning", param_name(v, param));
     }
 }
