@@ -148,11 +148,17 @@ static void print_for_head(CPrint *c, const KStmt *s)
               name, bound, name);
 }
 
+/* The same for all lanes: a value of its own, which others that are so may read outside of lanes. */
+static bool is_shared(CPrint *c, const KStmt *s)
+{
+    return s->kind == KS_LET && !s->axis.id && !kexpr_depends(&c->t, s->expr, c->strip.axis);
+}
+
 void c_strip_block(CPrint *c, const KBlock *b)
 {
     for (uint32_t i = 0; i < b->n;) {
         const KStmt *s = &b->at[i];
-        if (s->kind == KS_LET && !s->axis.id && !kexpr_depends(&c->t, s->expr, c->strip.axis)) {
+        if (is_shared(c, s)) {
             c_let(c, s);
             i++;
         } else if (s->kind == KS_FOR) {
@@ -165,7 +171,7 @@ void c_strip_block(CPrint *c, const KBlock *b)
             i++;
         } else if (is_grouped(s)) {
             uint32_t end = i + 1;
-            while (end < b->n && is_grouped(&b->at[end]))
+            while (end < b->n && is_grouped(&b->at[end]) && !is_shared(c, &b->at[end]))
                 end++;
             print_group(c, b, i, end);
             i = end;

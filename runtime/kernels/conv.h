@@ -124,7 +124,7 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
 }
 
 /*@ conv_tile512_T: conv_body512_T */
-TN_FN __attribute__((noinline, target("avx512f"))) void tn_conv_tile512_T(
+static __attribute__((noinline, target("avx512f"))) void tn_conv_tile512_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
     int64_t channels, int64_t plane, int64_t taps, int64_t m, int add)
 {
@@ -168,7 +168,7 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_body256_T(
 }
 
 /*@ conv_tile256_T: conv_body256_T */
-TN_FN __attribute__((noinline, target("avx2,fma"))) void tn_conv_tile256_T(
+static __attribute__((noinline, target("avx2,fma"))) void tn_conv_tile256_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
     int64_t channels, int64_t plane, int64_t taps, int64_t m, int add)
 {
@@ -348,7 +348,7 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_sums512_T(
 }
 
 /*@ conv_dots512_T: conv_sums512_T */
-TN_FN __attribute__((noinline, target("avx512f"))) void tn_conv_dots512_T(
+static __attribute__((noinline, target("avx512f"))) void tn_conv_dots512_T(
     T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
     const int32_t *off, int64_t n, int64_t m, int64_t taps)
 {
@@ -400,7 +400,7 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_sums256_T(
 }
 
 /*@ conv_dots256_T: conv_sums256_T */
-TN_FN __attribute__((noinline, target("avx2,fma"))) void tn_conv_dots256_T(
+static __attribute__((noinline, target("avx2,fma"))) void tn_conv_dots256_T(
     T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
     const int32_t *off, int64_t n, int64_t m, int64_t taps)
 {
