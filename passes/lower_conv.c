@@ -119,6 +119,11 @@ static void short_windows(const Conv *q, const Loc *y)
     int64_t wide, rows = 1;
     if (dim_is_const(q->t, q->axes[1].out, &wide) && wide > 0)
         rows = wide < PIXELS ? PIXELS / wide : 1;
+    int64_t high; /* blocks of equal height */
+    if (dim_is_const(q->t, q->axes[0].out, &high) && high > 0) {
+        const int64_t blocks = (high + rows - 1) / rows;
+        rows = (high + blocks - 1) / blocks;
+    }
     give_operands(q, &c, y);
     opaque_grid(&c, dim_mul(q->t, q->images, num(q, q->groups)));
     opaque_grid(&c, dim_ceildiv(q->t, q->axes[0].out, num(q, rows)));

@@ -114,7 +114,7 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
             for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
                 for (int j = 0; j < 3; j++)
-                    s[i][j] = tn_conv_fma512_T((tn_conv_v512_T){0} + a[i], x[j], s[i][j]);
+                    s[i][j] = tn_conv_fma512_T(a[i] - (tn_conv_v512_T){0}, x[j], s[i][j]);
         }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
@@ -158,7 +158,7 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_body256_T(
             for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
                 for (int j = 0; j < 3; j++)
-                    s[i][j] = tn_conv_fma256_T((tn_conv_v256_T){0} + a[i], x[j], s[i][j]);
+                    s[i][j] = tn_conv_fma256_T(a[i] - (tn_conv_v256_T){0}, x[j], s[i][j]);
         }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
@@ -257,7 +257,7 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                      int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
 {
     /* R rows of the results of one group of one image */
-    enum { PACK = 131072 / sizeof(T_mem), FILTERS = 8192, MOST = 192 / sizeof(T_mem) };
+    enum { PACK = 196608 / sizeof(T_mem), FILTERS = 8192, MOST = 192 / sizeof(T_mem) };
     T_mem pack[PACK] __attribute__((aligned(64))), filters[FILTERS] __attribute__((aligned(64)));
     T_mem c[8 * MOST] __attribute__((aligned(64)));
     const int level = tn_conv_level();
@@ -460,6 +460,9 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
     /* rows of the windows at once: 16 of w's, and one image with what surrounds it */
     int64_t some = (PACK - 4 * L) / width - d_h * d_w * (reach_h + 2);
     some /= 16 + d_h * d_w;
+    /* eight of them near the processor */
+    const int64_t near = 24576 / (int64_t)sizeof(T_mem) / (8 * width) + 1;
+    some = some < near ? some : near;
     some = some < KH ? some : KH;
     x += (g * C) * x_c + n0 * x_n;
     w += (g * M + m0) * w_m;
