@@ -218,7 +218,7 @@ static tn_status check_state(const Call *c)
 
 static tn_status execute(Call *c, int program)
 {
-    Sizes sizes;
+    Sizes sizes = {0};
     tn_status s = begin_call(c, &sizes);
     if (!s)
         s = check_state(c);

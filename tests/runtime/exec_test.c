@@ -73,6 +73,7 @@ static const tn_gemm_step gemms[] = {
      {6, D_0, D_2, D_1, D_0, D_0},
      {0, 0, 0, 0, 0, 0},
      {0, 0, 0, 0, 0, 0},
+     0,
      0},
 };
 static const tn_step forward_steps[] = {
