@@ -41,15 +41,32 @@ static bool is_effect(const Fusion *f, const FuseGroup *g)
     return false;
 }
 
+/* Whether `piece` is among what a value that is written in pieces is made of, at any depth. */
+static bool has_piece(const Fusion *f, Val whole, Val piece)
+{
+    const Node *n = graph_node(f->g, whole);
+    for (uint32_t i = 0; i < n->nin; i++) {
+        Val v = n->in[i];
+        while (!fuse_buffer(f, v) && op_is_view(graph_node(f->g, v)->op))
+            v = graph_node(f->g, v)->in[0];
+        const FuseBuffer *b = fuse_buffer(f, v);
+        if (val_eq(v, piece) || (b && b->is_concat && has_piece(f, v, piece)))
+            return true;
+    }
+    return false;
+}
+
 static bool writes_piece_of(const Fusion *f, const FuseGroup *g, Val whole)
 {
-    if (g->class == CLASS_COPY && g->into.node && val_eq(g->into, whole))
+    if (g->class == CLASS_COPY && g->into.node &&
+        (val_eq(g->into, whole) || has_piece(f, whole, g->into)))
         return true;
     for (uint32_t i = 0; i < g->outputs.n; i++) {
-        const FuseBuffer *b = fuse_buffer(f, g->outputs.at[i]);
-        for (; b; b = b->base.node ? fuse_buffer(f, b->base) : NULL)
-            if (val_eq(b->val, whole) || (b->base.node && val_eq(b->base, whole)))
-                return true;
+        const Val v = g->outputs.at[i];
+        const FuseBuffer *b = fuse_buffer(f, v);
+        if (val_eq(v, whole) || (b && b->base.node && val_eq(b->base, whole)) ||
+            has_piece(f, whole, v))
+            return true;
     }
     return false;
 }
