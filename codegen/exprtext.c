@@ -343,11 +343,17 @@ const char *ktext_expr_at(KText *t, KExpr e, int prec)
 /* --- questions -----------------------------------------------------------------------------------
  */
 
+/* An index that was loaded may depend on anything. */
+static bool mentions(const KText *t, Dim d, Symbol s)
+{
+    return d.id && (dim_mentions(t->p->cx->dims, d, s) ||
+                    dim_mentions_kind(t->p->cx->dims, d, SYM_LOADED));
+}
+
 static bool dims_mention(const KText *t, const Dim *at, uint32_t n, Symbol s)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (dim_mentions(t->p->cx->dims, at[i], s) ||
-            dim_mentions_kind(t->p->cx->dims, at[i], SYM_LOADED))
+        if (mentions(t, at[i], s))
             return true;
     return false;
 }
@@ -355,8 +361,7 @@ static bool dims_mention(const KText *t, const Dim *at, uint32_t n, Symbol s)
 static bool guard_mentions(const KText *t, Guard g, Symbol s)
 {
     for (uint32_t i = 0; i < g.n; i++)
-        if ((g.at[i].a.id && dim_mentions(t->p->cx->dims, g.at[i].a, s)) ||
-            (g.at[i].b.id && dim_mentions(t->p->cx->dims, g.at[i].b, s)))
+        if (mentions(t, g.at[i].a, s) || mentions(t, g.at[i].b, s))
             return true;
     return false;
 }
@@ -369,7 +374,7 @@ static bool depends(KText *t, KExpr e, Symbol s)
     t->seen[e.id] = t->mark;
     if (x->kind == KE_LOAD && dims_mention(t, x->at, t->k->params.at[x->param].rank, s))
         return true;
-    if (x->index.id && dim_mentions(t->p->cx->dims, x->index, s))
+    if (mentions(t, x->index, s))
         return true;
     if (x->kind == KE_SELECT && guard_mentions(t, x->pred, s))
         return true;
