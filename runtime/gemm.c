@@ -330,6 +330,14 @@ static inline __attribute__((always_inline)) void sum_as(int dtype, const void *
     }
 }
 
+/* What is not as frequent is one small function. */
+static __attribute__((noinline, cold)) void sum_any(int dtype, const void *x, int64_t step,
+                                                    int64_t k_step, int64_t k, int64_t n,
+                                                    float *restrict sums)
+{
+    sum_as(dtype, x, step, k_step, k, n, sums);
+}
+
 static void sum_f64(const double *x, int64_t step, int64_t k_step, int64_t k, int64_t n,
                     double *restrict sums)
 {
@@ -359,12 +367,8 @@ static void sum_cell(const Work *w, const void *x, int64_t step, int64_t k_step,
     float sums[SUMS] = {0};
     if (dtype == TN_F32 && step == 1)
         sum_as(TN_F32, x, 1, k_step, k, n, sums);
-    else if (dtype == TN_F32)
-        sum_as(TN_F32, x, step, k_step, k, n, sums);
-    else if (dtype == TN_BF16)
-        sum_as(TN_BF16, x, step, k_step, k, n, sums);
     else
-        sum_as(TN_F16, x, step, k_step, k, n, sums);
+        sum_any(dtype, x, step, k_step, k, n, sums);
     for (int64_t i = 0; i < n; i++)
         store(c_dtype, to, i * to_step, add ? load(c_dtype, to, i * to_step) + sums[i] : sums[i]);
 }

@@ -43,6 +43,10 @@ TRANSPOSES(TARGET)
 #undef WIDEN_F16
 #undef WIDEN_BF16
 
+/* less code: f64 is rare */
+#undef MR
+#define MR           6
+#define DOT_MAX      2
 #define T            double
 #define V            __m512d
 #define LANES        8

@@ -32,6 +32,7 @@ static inline Doubles fma_doubles(Doubles a, Doubles b, Doubles c)
 #endif
 }
 
+#define DOT_MAX      2
 #define T            float
 #define V            Floats
 #define LANES        4
@@ -56,6 +57,7 @@ static inline Doubles fma_doubles(Doubles a, Doubles b, Doubles c)
 #undef FMA
 #undef ADD
 
+#define DOT_MAX      2
 #define T            double
 #define V            Doubles
 #define LANES        2

@@ -82,6 +82,8 @@ static TARGET void NAME(panel)(const tn__gemm_panel *p)
 #if MR > 6
             TILE(7)
             TILE(8)
+#endif
+#if MR > 8
             TILE(9)
             TILE(10)
             TILE(11)
@@ -141,7 +143,8 @@ static TARGET void NAME(pack)(void *to_, int64_t to_k, const void *b_, int64_t b
 #define DOT_LANES   ((int)(64 / sizeof(T)))
 #define DOT_VECTORS (DOT_LANES / LANES)
 
-static inline __attribute__((always_inline)) T NAME(join)(T *x)
+/* Not a part of every tile: it would be most of their code. */
+static __attribute__((noinline)) TARGET T NAME(join)(T *x)
 {
     for (int w = DOT_LANES / 2; w; w /= 2)
         for (int i = 0; i < w; i++)
@@ -178,7 +181,8 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
 {
     V acc[4][4][DOT_VECTORS];
     _Alignas(64) T rest[8][DOT_LANES]; /* of a and of b, when k ends inside a step */
-    const int64_t steps = p->k / DOT_LANES, left = p->k % DOT_LANES;
+    const int64_t left = p->k % DOT_LANES;
+    int64_t steps = p->k / DOT_LANES, a_m = p->a_m, b_n = p->b_n;
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -186,25 +190,31 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
 #pragma GCC unroll 4
             for (int v = 0; v < DOT_VECTORS; v++)
                 acc[i][j][v] = ZERO();
-    NAME(dot_steps)(rows, cols, steps, a, p->a_m, b, p->b_n, 16 * DOT_LANES, acc);
     if (left) {
         memset(rest, 0, sizeof rest);
         for (int i = 0; i < rows; i++)
-            memcpy(rest[i], a + i * p->a_m + steps * DOT_LANES, (size_t)left * sizeof(T));
+            memcpy(rest[i], a + i * a_m + steps * DOT_LANES, (size_t)left * sizeof(T));
         for (int j = 0; j < cols; j++)
-            memcpy(rest[4 + j], b + j * p->b_n + steps * DOT_LANES, (size_t)left * sizeof(T));
-        NAME(dot_steps)(rows, cols, 1, rest[0], DOT_LANES, rest[4], DOT_LANES, 0, acc);
+            memcpy(rest[4 + j], b + j * b_n + steps * DOT_LANES, (size_t)left * sizeof(T));
     }
+    for (int part = 0; part < 1 + (left > 0); part++) {
+        NAME(dot_steps)(rows, cols, steps, a, a_m, b, b_n, part ? 0 : 16 * DOT_LANES, acc);
+        a = rest[0], b = rest[4];
+        a_m = b_n = DOT_LANES;
+        steps = 1;
+    }
+    _Alignas(64) T lanes[4][4][DOT_LANES];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < cols; j++) {
-            _Alignas(64) T lanes[DOT_LANES];
+        for (int j = 0; j < cols; j++)
 #pragma GCC unroll 4
             for (int v = 0; v < DOT_VECTORS; v++)
-                STORE(lanes + v * LANES, acc[i][j][v]);
+                STORE(lanes[i][j] + v * LANES, acc[i][j][v]);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) {
             T *const to = c + i * p->c_m + j * p->c_n;
-            const T sum = NAME(join)(lanes);
+            const T sum = NAME(join)(lanes[i][j]);
             *to = p->add ? *to + sum : sum;
         }
 }
@@ -214,20 +224,41 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
         NAME(dot_tile)(rows, cols, p, a, b, c);                                                    \
         break;
 
+#ifndef DOT_MAX
+#define DOT_MAX 4 /* rows and columns of a tile of sums */
+#endif
+
+/* 4, 2 or 1 rows or columns of what is left. */
+static inline int64_t NAME(dots_of)(int64_t left)
+{
+    return left >= DOT_MAX ? DOT_MAX : left >= 2 ? 2 : 1;
+}
+
 static TARGET void NAME(dots)(const tn__gemm_dots *p)
 {
-    for (int64_t n = 0; n < p->n; n += 4)
-        for (int64_t m = 0; m < p->m; m += 4) {
-            const T *const a = (const T *)p->a + m * p->a_m, *const b =
-                                                                 (const T *)p->b + n * p->b_n;
+    int64_t rows, cols;
+    for (int64_t n = 0; n < p->n; n += cols) {
+        cols = NAME(dots_of)(p->n - n);
+        for (int64_t m = 0; m < p->m; m += rows) {
+            const T *const a = (const T *)p->a + m * p->a_m;
+            const T *const b = (const T *)p->b + n * p->b_n;
             T *const c = (T *)p->c + m * p->c_m + n * p->c_n;
-            switch (10 * (p->m - m < 4 ? p->m - m : 4) + (p->n - n < 4 ? p->n - n : 4)) {
+            rows = NAME(dots_of)(p->m - m);
+            switch (10 * rows + cols) {
                 DOT(1, 1)
                 DOT(1, 2)
-                DOT(1, 3) DOT(1, 4) DOT(2, 1) DOT(2, 2) DOT(2, 3) DOT(2, 4) DOT(3, 1) DOT(3, 2)
-                    DOT(3, 3) DOT(3, 4) DOT(4, 1) DOT(4, 2) DOT(4, 3) DOT(4, 4)
+                DOT(2, 1)
+                DOT(2, 2)
+#if DOT_MAX > 2
+                DOT(1, 4)
+                DOT(2, 4)
+                DOT(4, 1)
+                DOT(4, 2)
+                DOT(4, 4)
+#endif
             }
         }
+    }
 }
 
 #ifdef WIDEN_F16
@@ -287,6 +318,7 @@ const tn__gemm_kernels KERNELS = {
 #undef WIDEN
 
 #undef DOT
+#undef DOT_MAX
 #undef DOT_LANES
 #undef DOT_VECTORS
 #undef TILE
