@@ -367,6 +367,21 @@ needed() { readelf -d liblltm.so | grep NEEDED; }
 expect 0 'libm\.so' -- needed
 expect 0 'Those of the results .before' -- cat lltm.h
 
+# --- sizes of which only an entry check says that they are equal ---------------------------------------
+cat >halves.tn <<'END'
+module M {
+    fn forward(x: [B, H]) -> (y: [B, H]) {
+        let a = x.view(B, H // 2, 2).sum(2)
+        y = x + cat([a, a], axis = 1)
+    }
+    fn rows(x: [B, H], z: [B, 2 * (H // 2)]) -> (y: [2 * B, H]) { y = cat([x, z], axis = 0) * 2 }
+}
+model m = M()
+END
+expect 0 'y: f32\[2, 4\] = 3 3 3 3' -- "$tenon" -run halves.tn forward x=ones B=2 H=4
+expect 0 'y: f32\[2, 4\] = 2 2 2 2 2 2 2 2' -- "$tenon" -run halves.tn rows x=ones z=ones B=1 H=4
+expect 1 'must be' 'halves.tn:3' -- "$tenon" -run halves.tn forward x=ones B=2 H=5
+
 # --- not in this version -------------------------------------------------------------------------------
 for o in '-S -python' -famp=bf16 -fplace=auto; do
     name=${o#-S }
