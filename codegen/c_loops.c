@@ -148,7 +148,8 @@ static void print_for_head(CPrint *c, const KStmt *s)
               name, bound, name);
 }
 
-/* The same for all lanes: a value of its own, which others that are so may read outside of lanes. */
+/* The same for all lanes: a value of its own, which others that are so may read outside of lanes.
+ */
 static bool is_shared(CPrint *c, const KStmt *s)
 {
     return s->kind == KS_LET && !s->axis.id && !kexpr_depends(&c->t, s->expr, c->strip.axis);

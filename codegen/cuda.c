@@ -472,8 +472,8 @@ static const char *cell_text(const Cuda *c)
         return "blockIdx.x";
     if (!c->cell_per_lane)
         return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y", cells);
-    const char *lane = c->cell_width == 1 ? "threadIdx.x"
-                                          : arena_printf(a, "%d * threadIdx.x", c->cell_width);
+    const char *lane =
+        c->cell_width == 1 ? "threadIdx.x" : arena_printf(a, "%d * threadIdx.x", c->cell_width);
     if (c->cooperate || c->teams == 1)
         return arena_printf(a, "blockIdx.x * %dLL + %s", cells, lane);
     return arena_printf(a, "blockIdx.x * %dLL + threadIdx.y * %d + %s", cells,

@@ -1,5 +1,6 @@
 /* cuda_internal.h: shared by cuda.c (statements and loops), cuda_vector.c (loops whose lanes own
- * neighbours), cuda_tile.c (products) and cuda_total.c (joins over lanes and teams). SPDX-License-Identifier: MIT */
+ * neighbours), cuda_tile.c (products) and cuda_total.c (joins over lanes and teams).
+ * SPDX-License-Identifier: MIT */
 #ifndef TENON_CUDA_INTERNAL_H
 #define TENON_CUDA_INTERNAL_H
 

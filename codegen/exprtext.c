@@ -346,8 +346,8 @@ const char *ktext_expr_at(KText *t, KExpr e, int prec)
 /* An index that was loaded may depend on anything. */
 static bool mentions(const KText *t, Dim d, Symbol s)
 {
-    return d.id && (dim_mentions(t->p->cx->dims, d, s) ||
-                    dim_mentions_kind(t->p->cx->dims, d, SYM_LOADED));
+    return d.id &&
+           (dim_mentions(t->p->cx->dims, d, s) || dim_mentions_kind(t->p->cx->dims, d, SYM_LOADED));
 }
 
 static bool dims_mention(const KText *t, const Dim *at, uint32_t n, Symbol s)

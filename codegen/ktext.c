@@ -47,8 +47,9 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     };
     for (int i = 0; counters[target][i]; i++)
         name_take(&t.names, counters[target][i]);
-    static const char *const hooks[] = {"a", "b", "store", "T", "S", "W", "to", "chunk", "h", "m0", "n0",
-                                        "rows", "columns"}; /* of tiles (cuda_tile.c) */
+    static const char *const hooks[] = {
+        "a",     "b", "store", "T",  "S",    "W",      "to",
+        "chunk", "h", "m0",    "n0", "rows", "columns"}; /* of tiles (cuda_tile.c) */
     for (size_t i = 0; k->tile.m && target == TARGET_CUDA && i < ARRAY_LEN(hooks); i++)
         name_take(&t.names, hooks[i]);
     for (uint32_t i = 0; i < k->params.n; i++)

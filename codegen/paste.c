@@ -112,8 +112,7 @@ static const char *type_word(Arena *a, const char *word, DType t, DType index)
     if (!strcmp(word, "T_load"))
         return half_name(t, true) ? half_name(t, true) : "";
     if (!strcmp(word, "T_store"))
-        return half_name(t, false) ? half_name(t, false)
-                                   : arena_printf(a, "(%s)", dtype_ctype(t));
+        return half_name(t, false) ? half_name(t, false) : arena_printf(a, "(%s)", dtype_ctype(t));
     if (!strcmp(word, "T_key"))
         return wide ? "uint64_t" : "uint32_t";
     if (!strcmp(word, "T_bits"))

@@ -380,14 +380,9 @@ static const char *constant_text(Tables *t, double v)
 
 static void add_step(Tables *t, const Step *s)
 {
-    static const char *const kinds[] = {[STEP_LAUNCH] = "LAUNCH",
-                                        [STEP_GEMM] = "GEMM",
-                                        [STEP_COPY] = "COPY",
-                                        [STEP_FILL] = "FILL",
-                                        [STEP_PRINT] = "PRINT",
-                                        [STEP_LOOP] = "LOOP",
-                                        [STEP_END] = "END",
-                                        [STEP_SWAP] = "SWAP"};
+    static const char *const kinds[] = {
+        [STEP_LAUNCH] = "LAUNCH", [STEP_GEMM] = "GEMM", [STEP_COPY] = "COPY", [STEP_FILL] = "FILL",
+        [STEP_PRINT] = "PRINT",   [STEP_LOOP] = "LOOP", [STEP_END] = "END",   [STEP_SWAP] = "SWAP"};
     StrBuf text = {.a = t->a};
     sb_printf(&text, "{.kind = TN_STEP_%s", kinds[s->kind]);
     if (s->kind == STEP_LAUNCH)
@@ -468,7 +463,7 @@ static Tables collect(const HostModel *m, const HostProgram *h, const char *pref
             if (m->programs.at[i] == h)
                 t.name = arena_printf(a, "test%u_%s", i, t.name);
     t.name = arena_printf(a, "%s%s", prefix, t.name);
-    StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps, &t.strips,
+    StrBuf *texts[] = {&t.operands, &t.gemms, &t.steps,  &t.strips,
                        &t.buffers,  &t.data,  &t.checks, &t.args};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         texts[i]->a = a;

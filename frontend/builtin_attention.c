@@ -14,8 +14,9 @@ static bool vectors(Elab *e, const Call *c, uint32_t i, Val *out)
         return false;
     if (type_at(e, *out)->rank == 4)
         return true;
-    elab_error(e, DIAG_shape_mismatch, c->at, "attention: %s has %u axes, where q has another number",
-               names[i], type_at(e, *out)->rank);
+    elab_error(e, DIAG_shape_mismatch, c->at,
+               "attention: %s has %u axes, where q has another number", names[i],
+               type_at(e, *out)->rank);
     return false;
 }
 
@@ -24,8 +25,8 @@ static bool same_types(Elab *e, const Call *c, const Val *x)
     const DType t = type_at(e, x[0])->dtype;
     for (int i = 1; i < 3; i++)
         if (type_at(e, x[i])->dtype != t) {
-            elab_error(e, DIAG_dtype_mismatch, c->at, "attention: q is of %s, but %s of %s", dtype_name(t),
-                       i == 1 ? "k" : "v", dtype_name(type_at(e, x[i])->dtype));
+            elab_error(e, DIAG_dtype_mismatch, c->at, "attention: q is of %s, but %s of %s",
+                       dtype_name(t), i == 1 ? "k" : "v", dtype_name(type_at(e, x[i])->dtype));
             return false;
         }
     return true;
@@ -69,8 +70,8 @@ static bool bias_of(Elab *e, const Call *c, const Val *x, Val *bias)
     const TypeInfo t = *type_at(e, *bias);
     Dim shape[4];
     if (t.rank > 4) {
-        elab_error(e, DIAG_shape_mismatch, c->at, "attention: the mask has %u axes, the scores have 4",
-                   t.rank);
+        elab_error(e, DIAG_shape_mismatch, c->at,
+                   "attention: the mask has %u axes, the scores have 4", t.rank);
         return false;
     }
     for (uint32_t i = 0; i < 4; i++) {
@@ -78,9 +79,9 @@ static bool bias_of(Elab *e, const Call *c, const Val *x, Val *bias)
         shape[i] = has ? t.shape[i + t.rank - 4] : dim_const(e->dims, 1);
         if (has && !dim_is_one(e->dims, shape[i]) && !prove_equal(e, c->at, shape[i], scores[i])) {
             elab_error(e, DIAG_shape_mismatch, c->at,
-                       "attention: the mask is %s, the scores are [%s, %s, %s, %s]", val_shape_str(e, *bias),
-                       dim_str(e, scores[0]), dim_str(e, scores[1]), dim_str(e, scores[2]),
-                       dim_str(e, scores[3]));
+                       "attention: the mask is %s, the scores are [%s, %s, %s, %s]",
+                       val_shape_str(e, *bias), dim_str(e, scores[0]), dim_str(e, scores[1]),
+                       dim_str(e, scores[2]), dim_str(e, scores[3]));
             return false;
         }
     }
@@ -94,7 +95,8 @@ static bool is_short(Elab *e, Dim d)
     return dim_is_const(e->dims, d, &n) && n >= 1 && n <= LONGEST;
 }
 
-/* row->op: 0. Whether scores need not be in memory: the types and sizes that there are functions for. */
+/* row->op: 0. Whether scores need not be in memory: the types and sizes that there are functions
+ * for. */
 static bool has_function(Elab *e, const Val *x)
 {
     return type_at(e, x[0])->dtype != DT_f64 && is_short(e, type_at(e, x[0])->shape[3]) &&

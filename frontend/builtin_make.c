@@ -204,7 +204,8 @@ bool builtin_arange(Elab *e, const Call *c, Value *out)
         n = dim_ceildiv(e->dims, span, num(e, step.i > 0 ? step.i : -step.i));
         /* as torch's, the bounds are in order; an entry check where they are not known */
         if (!prove_le(e, c->at, num(e, 0), span, "arange: the bounds are in order")) {
-            elab_error(e, DIAG_bad_call, c->at, "arange: from %s to %s there is no way with a step of %lld",
+            elab_error(e, DIAG_bad_call, c->at,
+                       "arange: from %s to %s there is no way with a step of %lld",
                        dim_str(e, from), dim_str(e, to), (long long)step.i);
             return false;
         }

@@ -82,8 +82,8 @@ static const char *load_array(Arena *a, const char *path, const char *name, Load
     if (!why && (x->tensor.ndim > MAX_RANK || data_dtype(&x->tensor) == 0))
         why = arena_printf(a, "%s: elements or axes of this array are none of ours", path);
     if (!why) {
-        *out = (LoadedArray){.dtype = (DType)data_dtype(&x->tensor),
-                             .rank = (uint32_t)x->tensor.ndim};
+        *out =
+            (LoadedArray){.dtype = (DType)data_dtype(&x->tensor), .rank = (uint32_t)x->tensor.ndim};
         for (uint32_t i = 0; i < out->rank; i++)
             out->shape[i] = x->tensor.shape[i];
         const size_t n = tensor_bytes(&x->tensor);

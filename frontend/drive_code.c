@@ -174,28 +174,30 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
 static int compile_executable(Drive *d, const char *source, const char *lib, const char *exe)
 {
     const char *made = arena_printf(d->a, "%s.%ld.tmp", exe, (long)getpid());
-    const char *args[] = {"-std=c11",
-                          "-O2",
-                          "-ftree-vectorize",
-                          "-fvect-cost-model=dynamic",
-                          "-ffp-contract=off",
-                          "-fno-math-errno",
-                          "-fno-trapping-math",
-                          "-march=native",
+    const char *args[] = {
+        "-std=c11",
+        "-O2",
+        "-ftree-vectorize",
+        "-fvect-cost-model=dynamic",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-march=native",
 #if defined __x86_64__
-                          "-mprefer-vector-width=512",
+        "-mprefer-vector-width=512",
 #endif
-                          d->o->debug ? "-g" : "-g0",
-                          "-o",
-                          made,
-                          source,
-                          lib,
-                          "-lzip",
-                          "-lcjson",
-                          "-lm",
-                          "-lpthread",
-                          "-ldl",
-                          NULL};
+        d->o->debug ? "-g" : "-g0",
+        "-o",
+        made,
+        source,
+        lib,
+        "-lzip",
+        "-lcjson",
+        "-lm",
+        "-lpthread",
+        "-ldl",
+        NULL
+    };
     const char *log = "";
     int status = codegen_cc(d->a, args, &log);
     if (status)

@@ -276,9 +276,9 @@ static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at
 static bool is_later(const FileEnv *f, const char *name)
 {
     static const char *const starts[] = {
-        "Conv",         "LSTM",    "GRU",      "RNN",     "MultiheadAttention",
-        "Transformer",  "MaxPool",   "AvgPool", "Adaptive", "LPPool",  "Upsample",
-        "PixelShuffle", "Fold",      "Unfold",  "CTCLoss",  "Bilinear"};
+        "Conv",    "LSTM",    "GRU",      "RNN",     "MultiheadAttention", "Transformer",
+        "MaxPool", "AvgPool", "Adaptive", "LPPool",  "Upsample",           "PixelShuffle",
+        "Fold",    "Unfold",  "CTCLoss",  "Bilinear"};
     if (!f->is_std)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(starts); i++)

@@ -621,7 +621,8 @@ static bool is_child(const Instance *inst, const Member *m)
     if ((m->kind != MEMBER_sub && m->kind != MEMBER_config) || !holds_instance(&m->value))
         return false;
     for (uint32_t i = 0; i < inst->members.n && m->kind == MEMBER_config; i++)
-        if (inst->members.at[i].kind == MEMBER_sub && contains(&inst->members.at[i].value, &m->value))
+        if (inst->members.at[i].kind == MEMBER_sub &&
+            contains(&inst->members.at[i].value, &m->value))
             return false;
     return true;
 }

@@ -64,7 +64,7 @@ typedef struct {
 
     DType dtype; /* DT_none: not given */
     DType amp;   /* DT_none: off */
-    bool tune; /* -tune */
+    bool tune;   /* -tune */
     bool fast_math, tf32, deterministic, cublas;
     const char *gradients; /* -fgrad, or NULL */
     const char *remat;     /* -fremat, or NULL */

@@ -32,8 +32,15 @@ static ScalarValue *result_row(EvalTensor *x, int64_t b, int64_t t, int64_t h)
 static Scores scores_of(EvalNode *q)
 {
     const EvalTensor *x = q->in[0], *k = q->in[1], *v = q->in[2];
-    Scores s = {.q = q, .how = node_attention(q->n), .grow = 1, .B = x->shape[0], .T = x->shape[1],
-                .H = x->shape[2], .D = x->shape[3], .S = k->shape[1], .G = k->shape[2],
+    Scores s = {.q = q,
+                .how = node_attention(q->n),
+                .grow = 1,
+                .B = x->shape[0],
+                .T = x->shape[1],
+                .H = x->shape[2],
+                .D = x->shape[3],
+                .S = k->shape[1],
+                .G = k->shape[2],
                 .E = v->shape[3]};
     uint32_t at = q->n->op == OP_attention ? 3 : 6;
     if (s.how.bias.node)
@@ -49,7 +56,8 @@ static double score(const Scores *s, int64_t b, int64_t h, int64_t t, int64_t j)
 {
     if (s->how.causal && j > t)
         return -INFINITY;
-    const ScalarValue *x = row(s->q->in[0], b, t, h), *k = row(s->q->in[1], b, j, h / (s->H / s->G));
+    const ScalarValue *x = row(s->q->in[0], b, t, h),
+                      *k = row(s->q->in[1], b, j, h / (s->H / s->G));
     double sum = 0;
     for (int64_t d = 0; d < s->D; d++)
         sum += x[d].f * k[d].f;

@@ -30,10 +30,15 @@ typedef struct {
     uint32_t strip;   /* TEMP, != 0: only strip number `strip - 1` sees it: no memory as a whole */
 } Buffer;
 
-typedef enum { STEP_LAUNCH, STEP_GEMM, STEP_COPY, STEP_FILL, STEP_PRINT,
-               STEP_LOOP, /* the steps up to its END, `cells` times; sizes may mention `loop` */
-               STEP_END,
-               STEP_SWAP /* dst and src change places */
+typedef enum {
+    STEP_LAUNCH,
+    STEP_GEMM,
+    STEP_COPY,
+    STEP_FILL,
+    STEP_PRINT,
+    STEP_LOOP, /* the steps up to its END, `cells` times; sizes may mention `loop` */
+    STEP_END,
+    STEP_SWAP /* dst and src change places */
 } StepKind;
 
 /* A strided operand of a gemm: element (b0, b1, row, col) is at
@@ -75,9 +80,10 @@ typedef struct {
 
 /* Steps first .. first + n - 1, products and launches, may run block by block of `rows`: one after
  * the other they compute the same, but for buffers that have no memory as a whole.
- * Rows: each product has them as batch[0] * batch[1] * m, each launch as `cells`, some to a row; the
- * blocks are independent. Depth: launches fill an operand of the one product, and the rows are its
- * k; the blocks follow each other. Row r of a buffer with `strip` is the r-th of `rows` equal parts. */
+ * Rows: each product has them as batch[0] * batch[1] * m, each launch as `cells`, some to a row;
+ * the blocks are independent. Depth: launches fill an operand of the one product, and the rows are
+ * its k; the blocks follow each other. Row r of a buffer with `strip` is the r-th of `rows` equal
+ * parts. */
 typedef struct {
     uint32_t first, n;
     bool depth;
@@ -99,7 +105,7 @@ typedef struct HostProgram {
     VEC(uint32_t) tape;  /* buffers on the tape, in order of Graph.saved */
     VEC(Step) steps;
     VEC(StepStrip) strips; /* in order of their steps */
-    uint32_t nchoices; /* G_CHOICE */
+    uint32_t nchoices;     /* G_CHOICE */
 } HostProgram;
 
 typedef struct HostModel {
@@ -123,11 +129,11 @@ typedef struct {
     bool cuda; /* schedules for CUDA (lanes, teams, vectors); else CPU (team 1 x 1) */
     int level;
     bool fast_math;
-    bool no_fuse; /* -fno-fuse: one kernel a stored value */
+    bool no_fuse;    /* -fno-fuse: one kernel a stored value */
     bool no_sharing; /* -fno-conflicts: each temporary has memory of its own */
-    bool tf32;      /* products of f32 in TF32 on tensor cores */
-    bool no_cublas; /* products by kernels of our own alone */
-    bool tune;      /* CUDA: alternatives that differ in time alone are all made, and measured */
+    bool tf32;       /* products of f32 in TF32 on tensor cores */
+    bool no_cublas;  /* products by kernels of our own alone */
+    bool tune;       /* CUDA: alternatives that differ in time alone are all made, and measured */
 } LowerOptions;
 /** Lowers every graph of the program after passes_run: fuse, lower, alias, order, conflicts.
  * The same graphs give one HostModel a target. NULL after diagnostics. */

@@ -31,8 +31,7 @@ static bool holds(Run *r, Guard g)
         int64_t a = size(r, x->a), b = size(r, x->b);
         if ((x->kind == G_EQ && a != b) || (x->kind == G_NE && a == b) ||
             (x->kind == G_LT && a >= b) || (x->kind == G_LE && a > b) ||
-            (x->kind == G_DIVISIBLE && a % x->k) ||
-            (x->kind == G_CHOICE && x->k % 256 == 0) ||
+            (x->kind == G_DIVISIBLE && a % x->k) || (x->kind == G_CHOICE && x->k % 256 == 0) ||
             ((x->kind == G_ARCH || x->kind == G_HAS) && x->k > 0))
             return false;
     }

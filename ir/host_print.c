@@ -140,7 +140,7 @@ static void put_when(Print *w, Guard g)
                       t->kind == G_WANT     ? "want"
                       : t->kind == G_CHOICE ? "choice"
                       : t->kind == G_ARCH   ? "arch"
-                                          : "has",
+                                            : "has",
                       t->k);
         }
     }

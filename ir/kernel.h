@@ -109,7 +109,8 @@ typedef enum {
     KS_KEEP,
     KS_ACC, /* (re)starts an accumulator at its identity, here */
     KS_BARRIER,
-    KS_CHECK, /* device error word when `pred` is false: index out of range; `site` names the line */
+    KS_CHECK, /* device error word when `pred` is false: index out of range; `site` names the line
+               */
     KS_CALL   /* a function of runtime/kernels: see KStmt.call */
 } KStmtKind;
 
@@ -140,8 +141,9 @@ struct KStmt {
     uint32_t param; /* STORE */
     Dim at[MAX_RANK];
     /* CALL: tn_NAME (C) or tn_cu_NAME (CUDA: by all threads of a block) gets pointers to the
-     * parameters `args` (NO_PARAM: a null pointer), then `ints` as 64-bit integers, then, if it `reports`, the error word and
-     * the number of its line. A call stands alone in its cell: grid loops around it, nothing else. */
+     * parameters `args` (NO_PARAM: a null pointer), then `ints` as 64-bit integers, then, if it
+     * `reports`, the error word and the number of its line. A call stands alone in its cell: grid
+     * loops around it, nothing else. */
     Sym call;
     const uint32_t *args;
     const Dim *ints;
@@ -170,8 +172,8 @@ typedef struct Kernel {
     KClass class;
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
     KTile tile;
-    bool turned; /* MAP on CUDA: blocks are 32 x 32 results of the last two grid loops; operands that
-                    lie along the last but one are turned in shared memory */
+    bool turned; /* MAP on CUDA: blocks are 32 x 32 results of the last two grid loops; operands
+                    that lie along the last but one are turned in shared memory */
     VEC(KParam) params;
     VEC(KExprInfo) exprs; /* [0] unused */
     VEC(KAcc) accs;

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const kernel_class_names[] = {"map", "row", "reduce", "contract", "scalar", "copy",
-                                          "opaque"};
+const char *const kernel_class_names[] = {"map",    "row",  "reduce", "contract",
+                                          "scalar", "copy", "opaque"};
 const char *const kernel_mode_names[] = {"in", "out", "inout"};
 const char *const kernel_loop_names[] = {"grid", "teams", "lanes", "serial", "unroll"};
 const char *const kernel_random_names[] = {"random_bits", "random_uniform", "random_normal"};
-const char *const kernel_guard_names[] = {"==", "!=", "<", "<=", "divides", "arch", "has", "want",
-                                          "choice"};
+const char *const kernel_guard_names[] = {"==",   "!=",  "<",    "<=",    "divides",
+                                          "arch", "has", "want", "choice"};
 
 typedef struct {
     const Program *p;

@@ -132,8 +132,8 @@ typedef struct Graph {
     VEC(EntryCheck) checks;
     VEC(Val) effects; /* print, check, collective: in source order; the builder lists them */
     VEC(Val)
-    saved; /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
-              them as its parameters after the cotangents */
+    saved;            /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
+                         them as its parameters after the cotangents */
     uint32_t extends; /* BODY: index + 1 of the body whose results are the first of these */
     Span at;
     const char *doc;
@@ -207,8 +207,8 @@ typedef struct Ctx {
 
 /* A tensor whose elements are known while compiling: read from a file. */
 typedef struct {
-    Sym key; /* where it is from: equal ones are there once */
-    Ty type; /* sizes are static */
+    Sym key;          /* where it is from: equal ones are there once */
+    Ty type;          /* sizes are static */
     const void *data; /* row-major, as memory holds it */
 } ConstTable;
 
@@ -339,13 +339,14 @@ Val build_scatter_joint(Builder *b, Val init, Val idx, Val upd, uint32_t axis, u
 Val build_sort(Builder *b, Val x, uint32_t axis, bool descending, Dim k);
 /** Whether an index certainly has no element twice in a row of its leading axes. */
 bool index_is_unique(const Program *p, const Graph *g, Val idx, uint32_t batch);
-/* Modes. Of a linear recurrence also: FULL, the result holds init as well, one element more; BEHIND,
- * each step takes the factor of the step before it, and the first one none (y = b). */
+/* Modes. Of a linear recurrence also: FULL, the result holds init as well, one element more;
+ * BEHIND, each step takes the factor of the step before it, and the first one none (y = b). */
 enum { CUMULATE_REVERSE = 1, CUMULATE_EXCLUSIVE = 2, CUMULATE_FULL = 4, CUMULATE_BEHIND = 8 };
-/** Prefix reductions along an axis: RED_add, mul, max, min; argmax and argmin have a second result. */
+/** Prefix reductions along an axis: RED_add, mul, max, min; argmax and argmin have a second result.
+ */
 Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
-/** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). A view of
- * a FULL one, unless FULL or BEHIND is asked for. */
+/** y_t = a_t * y_(t-1) + x_t along an axis; y before the first is init (without the axis). A view
+ * of a FULL one, unless FULL or BEHIND is asked for. */
 Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode);
 /* Attention; the shapes are those of ops.def. */
 enum { ATTENTION_CAUSAL = 1, ATTENTION_BIAS = 2, ATTENTION_DROP = 4, ATTENTION_BIAS_GRAD = 8 };
@@ -380,9 +381,9 @@ Val attention_scores(const AttentionPlain *s, Val q, Val k, const Attention *how
 Val attention_kept(const AttentionPlain *s, const Attention *how); /* dropout's factors */
 /** Numbers are kept where a draw, of 2^24, is below this, and multiplied by `grow`. */
 int64_t attention_keep(double drop, float *grow);
-/* Windows along some axes: element k of window o is x[o * stride + k * dilation - lo], of an x whose
- * elements lie `spread` apart; 0 where there is none. `out` windows of `size` elements. lo may be
- * negative. Words of one axis; ir/ops.def. */
+/* Windows along some axes: element k of window o is x[o * stride + k * dilation - lo], of an x
+ * whose elements lie `spread` apart; 0 where there is none. `out` windows of `size` elements. lo
+ * may be negative. Words of one axis; ir/ops.def. */
 typedef struct {
     Dim out, size, lo;
     int64_t stride, dilation, spread;

@@ -1,4 +1,5 @@
-/* tensor_attention.c: builds attention and its gradient, and what they are made of. SPDX-License-Identifier: MIT */
+/* tensor_attention.c: builds attention and its gradient, and what they are made of.
+ * SPDX-License-Identifier: MIT */
 #include "ir/tensor_internal.h"
 
 #include <math.h>
@@ -21,8 +22,9 @@ static Val node(Builder *b, Op op, Val *in, uint32_t nin, const Attention *how, 
         in[nin++] = how->bias;
     if (drop)
         in[nin++] = how->key;
-    return build(b, op, in, nin,
-                 (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1), attr_words(&words[2], 1)});
+    return build(
+        b, op, in, nin,
+        (Attr[]){attr_words(&words[0], 1), attr_words(&words[1], 1), attr_words(&words[2], 1)});
 }
 
 Val build_attention(Builder *b, Val q, Val k, Val v, const Attention *how)
@@ -58,7 +60,8 @@ int64_t attention_keep(double drop, float *grow)
     return (int64_t)ceil((double)(float)(1 - drop) * 0x1p24);
 }
 
-/* --- by its definition --------------------------------------------------------------------------- */
+/* --- by its definition ---------------------------------------------------------------------------
+ */
 
 AttentionPlain attention_plain(Builder *b, Val q, Val k, DType dtype)
 {
@@ -75,7 +78,8 @@ AttentionPlain attention_plain(Builder *b, Val q, Val k, DType dtype)
 
 Val attention_product(const AttentionPlain *s, Val x, Val y, int64_t of_x, int64_t of_y)
 {
-    return build_dot(s->b, x, y, (int64_t[]){0, 1}, (int64_t[]){0, 1}, 2, &of_x, &of_y, 1, s->dtype);
+    return build_dot(s->b, x, y, (int64_t[]){0, 1}, (int64_t[]){0, 1}, 2, &of_x, &of_y, 1,
+                     s->dtype);
 }
 
 Val attention_heads_first(const AttentionPlain *s, Val x)
@@ -88,7 +92,8 @@ Val attention_repeated(const AttentionPlain *s, Val x)
     const TypeInfo t = *val_info(s->b->p, s->b->g, x);
     const Dim shape[] = {t.shape[0], t.shape[2], s->share, t.shape[1], t.shape[3]};
     const Dim joined[] = {t.shape[0], s->scores[1], t.shape[1], t.shape[3]};
-    const Val y = build_broadcast(s->b, attention_heads_first(s, x), shape, 5, (int64_t[]){0, 1, 3, 4});
+    const Val y =
+        build_broadcast(s->b, attention_heads_first(s, x), shape, 5, (int64_t[]){0, 1, 3, 4});
     return build_reshape(s->b, y, joined, 4);
 }
 
@@ -102,10 +107,12 @@ Val attention_scores(const AttentionPlain *s, Val q, Val k, const Attention *how
     Builder *b = s->b;
     Val x = build2(b, OP_mul, attention_product(s, q, k, 3, 3), all(s, s->dtype, how->scale));
     if (how->bias.node)
-        x = build2(b, OP_add, x, build_broadcast_to(b, build_cast(b, how->bias, s->dtype), s->scores, 4));
+        x = build2(b, OP_add, x,
+                   build_broadcast_to(b, build_cast(b, how->bias, s->dtype), s->scores, 4));
     if (!how->causal)
         return x;
-    const Val sees = build2(b, OP_ge, build_iota(b, s->scores, 4, 2), build_iota(b, s->scores, 4, 3));
+    const Val sees =
+        build2(b, OP_ge, build_iota(b, s->scores, 4, 2), build_iota(b, s->scores, 4, 3));
     return build3(b, OP_where, sees, x, all(s, s->dtype, -INFINITY));
 }
 
@@ -122,13 +129,16 @@ Val build_attention_plain(Builder *b, Val q, Val k, Val v, const Attention *how)
 {
     const DType t = val_info(b->p, b->g, q)->dtype;
     const AttentionPlain s = attention_plain(b, q, k, t == DT_f64 ? DT_f64 : DT_f32);
-    const Val x = attention_scores(&s, attention_heads_first(&s, q), attention_repeated(&s, k), how);
+    const Val x =
+        attention_scores(&s, attention_heads_first(&s, q), attention_repeated(&s, k), how);
     const Val lse = build_reduce(b, RED_logsumexp, x, (int64_t[]){3}, 1);
     const TypeInfo rows = *val_info(b->p, b->g, lse);
     const Val none = build_full(b, s.dtype, -INFINITY, rows.shape, rows.rank);
     const Val most = build_full(b, s.dtype, INFINITY, rows.shape, rows.rank);
     const Val some = build3(b, OP_where, build2(b, OP_eq, lse, none), most, lse);
-    Val p = build1(b, OP_exp, build2(b, OP_sub, x, build_broadcast(b, some, s.scores, 4, (int64_t[]){0, 1, 2})));
+    Val p =
+        build1(b, OP_exp,
+               build2(b, OP_sub, x, build_broadcast(b, some, s.scores, 4, (int64_t[]){0, 1, 2})));
     if (how->key.node)
         p = build2(b, OP_mul, p, attention_kept(&s, how));
     const Val y = attention_product(&s, p, attention_repeated(&s, v), 3, 2);

@@ -657,7 +657,8 @@ Program *tensor_parse(Ctx *cx, uint32_t file)
     text_skip(&q);
     find_graphs(&q);
     if (*q.at && (!q.texts.n || q.texts.at[0] != q.at))
-        text_fail(&q, "'dim', 'loop', 'fact', 'slot', 'view', 'table', 'train', 'gradcheck' or 'graph' is expected");
+        text_fail(&q, "'dim', 'loop', 'fact', 'slot', 'view', 'table', 'train', 'gradcheck' or "
+                      "'graph' is expected");
     for (uint32_t i = 0; i < q.texts.n && !q.failed; i++)
         read_graph(&q, i);
     return q.failed ? NULL : q.p;

@@ -233,8 +233,8 @@ static void print_group(const Fusion *f, uint32_t i, StrBuf *out)
             print_list(f, sep, &g->roots.at[k].val, 1, out);
             sep = ", ";
         }
-    static const char *const rides[] = {[RIDE_EPILOGUE] = "epilogue", [RIDE_LOAD_ROWS] = "rows",
-                                        [RIDE_LOAD_DEPTH] = "depth"};
+    static const char *const rides[] = {
+        [RIDE_EPILOGUE] = "epilogue", [RIDE_LOAD_ROWS] = "rows", [RIDE_LOAD_DEPTH] = "depth"};
     if (g->ride)
         sb_printf(out, " %s of group %d", rides[g->ride], (int)g->with);
     if (g->same_as != i)

@@ -196,7 +196,8 @@ Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
 
 Step *lower_step(Lower *l, StepKind kind, Site site)
 {
-    vec_push(l->a, &l->h->steps, ((Step){.kind = kind, .site = site, .group = l->making, .contract = l->contract}));
+    vec_push(l->a, &l->h->steps,
+             ((Step){.kind = kind, .site = site, .group = l->making, .contract = l->contract}));
     return &vec_last(&l->h->steps);
 }
 
@@ -505,8 +506,8 @@ static bool dies_in(const Lower *l, uint32_t group, Val v)
     const FuseBuffer *fb = &l->f->buffers.at[number];
     const Loc *loc = &l->loc[number];
     if (!loc->buf || graph_node(l->g, v)->op == OP_input || /* of a scan's body: it lives on */
-        l->h->buffers.at[loc->buf].kind != BUF_TEMP || fb->slot || fb->base.node ||
-        fb->is_concat || leaves(l, v))
+        l->h->buffers.at[loc->buf].kind != BUF_TEMP || fb->slot || fb->base.node || fb->is_concat ||
+        leaves(l, v))
         return false;
     for (uint32_t i = 0; i < l->f->buffers.n; i++) /* another value lies there too */
         if (i != (uint32_t)number && l->loc[i].buf == loc->buf)
@@ -567,8 +568,8 @@ static void lower_group(Lower *l, uint32_t number)
     l->group = l->group_first = number;
     l->making = grp;
     l->contract = grp->class == CLASS_CONTRACT && !grp->ride ? grp
-                  : grp->ride                 ? &l->f->groups.at[grp->with]
-                                              : NULL;
+                  : grp->ride                                ? &l->f->groups.at[grp->with]
+                                                             : NULL;
     const uint32_t from = l->h->steps.n;
     const bool placed = l->choice_last >= number && l->choice_last; /* by the other alternative */
     if (!l->o->no_sharing && !placed &&
@@ -674,9 +675,9 @@ void lower_late_result(Lower *l, Val v, const Loc *loc)
         if (l->late.at[i].dst.buf == loc->buf && dim_same(l->late.at[i].dst.offset, loc->offset))
             return;
     const Sym name = lower_name(l, v);
-    vec_push(l->a, &l->late,
-             ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name,
-                         graph_node(l->g, v)->site}));
+    vec_push(
+        l->a, &l->late,
+        ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name, graph_node(l->g, v)->site}));
 }
 
 void lower_late_copies(Lower *l)

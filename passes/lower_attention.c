@@ -3,7 +3,8 @@
  *
  *   %y, %lse = attention %q, %k, %v {mode=1, ..}
  *   cpu: a cell for 64 rows of a head; gradient: a cell for a head of k
- *   cuda: forward as on CPUs, blocks of 32 rows; gradient: attention_dq by rows, attention_dkv by keys
+ *   cuda: forward as on CPUs, blocks of 32 rows; gradient: attention_dq by rows, attention_dkv by
+ * keys
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"
@@ -198,7 +199,8 @@ static void backward_cpu(Att *x, const Loc to[3], const Loc *scores)
 static void backward_cuda(Att *x, const Loc to[3], const Loc *scores)
 {
     OpaqueCall dq = {.function = opaque_name(x->l, "attention_dq", x->q.dtype), .threads = THREADS};
-    OpaqueCall dkv = {.function = opaque_name(x->l, "attention_dkv", x->q.dtype), .threads = THREADS};
+    OpaqueCall dkv = {.function = opaque_name(x->l, "attention_dkv", x->q.dtype),
+                      .threads = THREADS};
     Dim bias[4];
     put(x, &dq, &to[0], 0, "dq", true);
     put_scores(x, &dq, scores);
@@ -242,7 +244,10 @@ static void backward(Att *x)
 void lower_attention(Lower *l, const FuseGroup *grp)
 {
     const Node *n = graph_node(l->g, grp->roots.at[0].val);
-    Att x = {.l = l, .grp = grp, .n = n, .how = node_attention(n),
+    Att x = {.l = l,
+             .grp = grp,
+             .n = n,
+             .how = node_attention(n),
              .q = *val_info(l->p, l->g, n->in[0]),
              .k = *val_info(l->p, l->g, n->in[1]),
              .v = *val_info(l->p, l->g, n->in[2])};

@@ -72,7 +72,7 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
 /* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1.
  */
 uint32_t contract_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
-                              KMode mode)
+                        KMode mode)
 {
     Lower *l = b->l;
     const Loc *in = operand_loc(l, o);
@@ -126,11 +126,11 @@ static void loop_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, const
     Dim k = axis_or_zero(b, f->k, &inner, FOR_LANES);
     KExpr value = {0};
     if (left)
-        value =
-            contract_load(b, contract_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at, acc_t);
+        value = contract_load(b, contract_param(b, left, f->m, f->k, f->batch, K_IN), row, k, at,
+                              acc_t);
     if (right) {
-        KExpr y =
-            contract_load(b, contract_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at, acc_t);
+        KExpr y = contract_load(b, contract_param(b, right, f->k, f->n, f->batch, K_IN), k, col, at,
+                                acc_t);
         value =
             !left
                 ? y
@@ -188,8 +188,8 @@ static GuardTerm alternative(uint32_t choice, int which)
     return (GuardTerm){.kind = G_CHOICE, .k = (int64_t)choice * 256 + which};
 }
 
-/* Both forms where a tile takes along what follows it: the library's, and maps behind it, or a tile.
- * Groups that follow are lowered as usual, as part of the first (Lower.choice). */
+/* Both forms where a tile takes along what follows it: the library's, and maps behind it, or a
+ * tile. Groups that follow are lowered as usual, as part of the first (Lower.choice). */
 static void lower_both(Lower *l, const FuseGroup *grp)
 {
     const uint32_t first = l->group, from = l->h->steps.n;

@@ -102,7 +102,8 @@ static KExpr load(KBuild *b, Val v, const Loc *loc, const Dim *at)
         Dim place = loc->offset;
         for (uint32_t i = 0; i < loc->rank; i++)
             place = dim_add(b->l->t, place, dim_mul(b->l->t, at[i], loc->stride[i]));
-        b->own.missed |= !dim_same(place, b->own.at) || kexpr(b->k, b->own.value)->type != ty->dtype;
+        b->own.missed |=
+            !dim_same(place, b->own.at) || kexpr(b->k, b->own.value)->type != ty->dtype;
         return b->own.value;
     }
     x.param = kbuild_param(b, loc, ty->dtype, K_IN, lower_name(b->l, v));
@@ -141,7 +142,8 @@ static KExpr value_key(KBuild *b, const Node *n)
 /* iota == t with a t of 64 bits: compared as 32, where no index is -1. Eight bytes for each of four
  * would halve the width of a vector, for a class that is the same along the row.
  *
- *   cast(i32(j), i64) == t     ->     i32(j) == where(cast(cast(t, i32), i64) == t, cast(t, i32), -1)
+ *   cast(i32(j), i64) == t     ->     i32(j) == where(cast(cast(t, i32), i64) == t, cast(t, i32),
+ * -1)
  */
 static void compare_narrow(KBuild *b, KExprInfo *x)
 {
@@ -324,8 +326,7 @@ static KExpr value_window(KBuild *b, const Node *n, const Dim *at)
         q = dim_sub(t, q, w[i].lo);
         inner[axes.at[i]] = pred_place(b, &p, q, x.shape[axes.at[i]], w[i].spread);
     }
-    const KExpr around =
-        n->nin > 1 ? kbuild_value(b, n->in[1], NULL) : kbuild_const(b, x.dtype, 0);
+    const KExpr around = n->nin > 1 ? kbuild_value(b, n->in[1], NULL) : kbuild_const(b, x.dtype, 0);
     return guarded(b, &p, n->in[0], inner, around);
 }
 

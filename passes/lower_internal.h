@@ -55,12 +55,12 @@ typedef struct {
     const Graph *g;
     HostProgram *h;
     const Fusion *f;
-    Loc *loc;                /* by number of FuseBuffer; buf 0: not made yet */
-    uint32_t *slot_buf;      /* buffer of each state slot, 0: none yet */
-    uint32_t group;          /* being lowered */
-    const FuseGroup *making; /* the same, while steps of it are made; else NULL */
+    Loc *loc;                  /* by number of FuseBuffer; buf 0: not made yet */
+    uint32_t *slot_buf;        /* buffer of each state slot, 0: none yet */
+    uint32_t group;            /* being lowered */
+    const FuseGroup *making;   /* the same, while steps of it are made; else NULL */
     const FuseGroup *contract; /* that it is or rides with; or NULL */
-    uint32_t group_first;    /* those from this one on are lowered together */
+    uint32_t group_first;      /* those from this one on are lowered together */
     GuardTerm choice;        /* holds for the steps of groups up to choice_last, and the library */
     uint32_t choice_last;    /* 0: there is none */
     VEC(LateCopy) late;      /* at the end of the program */

@@ -192,7 +192,8 @@ static bool never_again(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
     if (kept_by_reference(c, n) || n->op == OP_dot || n->op == OP_conv || n->op == OP_cumulate ||
-        n->op == OP_scan || n->op == OP_key || n->op == OP_state || n->op == OP_transfer || n->op == OP_print || n->op == OP_check)
+        n->op == OP_scan || n->op == OP_key || n->op == OP_state || n->op == OP_transfer ||
+        n->op == OP_print || n->op == OP_check)
         return true;
     if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
         return false;
@@ -217,8 +218,7 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
         stored = c->g->results.at[i].val.node == id;
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1] && !stored; i++) {
         uint32_t u = c->users.list[i];
-        stored = !c->back[u] &&
-                 (c->g->nodes.at[u].op == OP_dot || c->g->nodes.at[u].op == OP_conv);
+        stored = !c->back[u] && (c->g->nodes.at[u].op == OP_dot || c->g->nodes.at[u].op == OP_conv);
     }
     return node_bytes(c->p, c->g, id) * (stored ? 1 : 2);
 }

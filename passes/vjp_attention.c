@@ -19,7 +19,8 @@ static Val wide(Reverse *r, Val x)
     return build_cast(r->b, x, DT_f32);
 }
 
-/* --- first derivative --------------------------------------------------------------------------- */
+/* --- first derivative ---------------------------------------------------------------------------
+ */
 
 static Val delta_of(Reverse *r, Val y, Val dy, Val dlse)
 {
@@ -47,7 +48,8 @@ void vjp_attention(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     }
 }
 
-/* --- second derivative -------------------------------------------------------------------------- */
+/* --- second derivative --------------------------------------------------------------------------
+ */
 
 /* [B, H, S, D] -> [B, S, G, D]: the transpose of attention_repeated */
 static Val summed(const AttentionPlain *s, Val x)
@@ -83,7 +85,8 @@ static void gradient(const AttentionPlain *s, const Node *n, const Attention *ho
         used = build2(b, OP_mul, p, z);
     }
     const Val ds = build2(b, OP_mul, p, build2(b, OP_sub, dp, over_rows(s, n->in[5])));
-    out[0] = build_transpose(b, by(s, attention_product(s, ds, k, 3, 2), how->scale), (int64_t[]){0, 2, 1, 3});
+    out[0] = build_transpose(b, by(s, attention_product(s, ds, k, 3, 2), how->scale),
+                             (int64_t[]){0, 2, 1, 3});
     out[1] = summed(s, by(s, attention_product(s, ds, q, 2, 2), how->scale));
     out[2] = summed(s, attention_product(s, used, dy, 2, 2));
     out[3] = ds;

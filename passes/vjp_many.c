@@ -1,6 +1,5 @@
-/* vjp_many.c: derivatives of the ops that combine many elements: reduce and dot; and of calls, which
- * bring their own.
- * SPDX-License-Identifier: MIT */
+/* vjp_many.c: derivatives of the ops that combine many elements: reduce and dot; and of calls,
+ * which bring their own. SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
 #include "passes/analysis.h"
 #include "passes/pass.h"

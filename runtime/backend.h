@@ -60,7 +60,8 @@ typedef struct tn__backend {
     tn_status (*gemm)(Call *c, int step);
     /* The steps of a strip, and the memory that it needs for its blocks. NULL: has none. */
     tn_status (*strip)(Call *c, int strip);
-    size_t (*strip_bytes)(const tn__device *d, const tn_program *p, const tn__plan *plan, int strip);
+    size_t (*strip_bytes)(const tn__device *d, const tn_program *p, const tn__plan *plan,
+                          int strip);
     /* A guard over an architecture (80: sm_80) or a library. */
     bool (*arch)(tn__device *d, int64_t arch);
     bool (*has)(tn__device *d, int64_t library);
@@ -97,14 +98,14 @@ struct tn__device {
 
 struct tn_stream {
     tn__device *dev;
-    uint64_t id;          /* from 1 */
-    void *native;         /* CUstream */
-    bool wrapped;         /* native is the caller's */
-    tn_stream *next;      /* streams of the device */
+    uint64_t id;            /* from 1 */
+    void *native;           /* CUstream */
+    bool wrapped;           /* native is the caller's */
+    tn_stream *next;        /* streams of the device */
     tn__recorder *recorder; /* of a stream that stands for another one (cuda_graph.c); else NULL */
-    void *library;        /* handle of the BLAS library for this stream, made at first use */
-    void *scratch;        /* and its memory */
-    pthread_mutex_t lock; /* of both */
+    void *library;          /* handle of the BLAS library for this stream, made at first use */
+    void *scratch;          /* and its memory */
+    pthread_mutex_t lock;   /* of both */
 };
 
 struct tn_event {

@@ -1,8 +1,8 @@
 /* cpu.c: the CPU as a device: memory of the host, kernels over the thread pool. Work is done when a
  * call returns, so streams and events have nothing to do but to count time.
  * SPDX-License-Identifier: MIT */
-#include "runtime/backend.h"
 #include "runtime/cpu.h"
+#include "runtime/backend.h"
 
 #include <stdlib.h>
 #include <string.h>

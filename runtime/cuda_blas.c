@@ -296,7 +296,9 @@ static tn_status multiply(const Product *p, const Matrix *a, const Matrix *b, co
     const void *alpha = f64 ? (const void *)&one64 : &one;
     const void *beta = f64 ? (const void *)&factor64 : &factor;
     const int type = cuda_type(a->dtype), c_type = cuda_type(c->dtype);
-    const int compute = f64 ? CUBLAS_COMPUTE_64F : p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const int compute = f64       ? CUBLAS_COMPUTE_64F
+                        : p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                  : CUBLAS_COMPUTE_32F;
     const char *x = first.x->data + skip[flip ? 1 : 0], *y = second.x->data + skip[flip ? 0 : 1];
     char *z = c->data + skip[2];
     int r;
@@ -487,7 +489,10 @@ tn_status tn__gpu_gemm(Call *c, int step)
 {
     const tn_gemm_step *g = &c->p->gemms[c->p->steps[step].kernel];
     const int64_t *d = c->plan->dims;
-    const Product p = {c, c->p->steps[step].where, {d[g->batch0], d[g->batch1]}, g->accumulate,
+    const Product p = {c,
+                       c->p->steps[step].where,
+                       {d[g->batch0], d[g->batch1]},
+                       g->accumulate,
                        g->tf32 && c->p->buffers[g->a.buf].dtype == TN_F32};
     const Matrix a = matrix(c, &g->a, d[g->m], d[g->k]), b = matrix(c, &g->b, d[g->k], d[g->n]);
     const Matrix out = matrix(c, &g->c, d[g->m], d[g->n]);

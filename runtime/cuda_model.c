@@ -317,12 +317,11 @@ tn_status tn__gpu_launch(Call *c, int step)
         return tn__fail(TN_SHAPE, "%s: kernel %s: the sizes are too large", c->p->name, k->name);
     x->wrote |= word >= 0;
     if (c->stream->recorder) {
-        const tn__kernel_node node = {
-            .function = x->module->functions[s->kernel],
-            .grid = {(unsigned)blocks, 1, 1},
-            .block = {(unsigned)(k->lanes > 0 ? k->lanes : 1),
-                      (unsigned)(k->teams > 0 ? k->teams : 1), 1},
-            .parameters = p.at};
+        const tn__kernel_node node = {.function = x->module->functions[s->kernel],
+                                      .grid = {(unsigned)blocks, 1, 1},
+                                      .block = {(unsigned)(k->lanes > 0 ? k->lanes : 1),
+                                                (unsigned)(k->teams > 0 ? k->teams : 1), 1},
+                                      .parameters = p.at};
         tn__record_launch(c->stream, step, p.pointers, s->nops, &node);
         return TN_OK;
     }

@@ -190,7 +190,8 @@ static tn__plan *plan_alloc(const tn_program *p)
     plan->place = calloc((size_t)p->nbuffers + 1, sizeof *plan->place);
     plan->active = calloc((size_t)p->nsteps + 1, sizeof *plan->active);
     plan->strip = calloc((size_t)p->nsteps + 1, sizeof *plan->strip);
-    if (plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active && plan->strip)
+    if (plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active &&
+        plan->strip)
         return plan;
     tn__plan_free(plan);
     return NULL;

@@ -53,20 +53,20 @@ typedef struct tn__tuning tn__tuning;
 typedef struct tn__plan {
     int program;
     uint64_t hash;
-    int64_t *symbols;   /* values */
-    uint8_t *given;     /* per argument and result: not NULL */
-    int64_t *dims;      /* values of all sizes */
-    size_t *bytes;      /* per buffer */
-    size_t *place;      /* TEMP: offset in the arena; TAPE: offset on the tape */
-    uint8_t *active;    /* per step: its guard holds and it has work */
-    int32_t *strip;     /* per step: number of the strip that begins here, from 1; or 0 */
-    size_t strips;      /* offset in the arena of what strips need for their blocks */
+    int64_t *symbols; /* values */
+    uint8_t *given;   /* per argument and result: not NULL */
+    int64_t *dims;    /* values of all sizes */
+    size_t *bytes;    /* per buffer */
+    size_t *place;    /* TEMP: offset in the arena; TAPE: offset on the tape */
+    uint8_t *active;  /* per step: its guard holds and it has work */
+    int32_t *strip;   /* per step: number of the strip that begins here, from 1; or 0 */
+    size_t strips;    /* offset in the arena of what strips need for their blocks */
     tn__loop *loops;
     int nloops;
     size_t arena, tape; /* bytes needed */
     uint64_t used;      /* clock of the last use, for eviction */
-    uint8_t *choice;     /* per choice of the program: its alternative; NULL: there is none */
-    tn__tuning *tuning;  /* while it is measured */
+    uint8_t *choice;    /* per choice of the program: its alternative; NULL: there is none */
+    tn__tuning *tuning; /* while it is measured */
     /* the backend's: what was made of the steps, and how it ends */
     void *graph;
     void (*forget)(void *graph);

@@ -205,8 +205,8 @@ typedef struct tn_state_entry {
     const char *name; /* PyTorch's: "layers.0.weight" */
     int kind;         /* TN_STATE_... */
     int saved;        /* belongs into a state file */
-    DLTensor tensor;  /* borrows the instance's memory (see `device`): valid until it is destroyed */
-    DLTensor grad;    /* parameters: the gradient; data NULL where there is none */
+    DLTensor tensor; /* borrows the instance's memory (see `device`): valid until it is destroyed */
+    DLTensor grad;   /* parameters: the gradient; data NULL where there is none */
 } tn_state_entry;
 
 /** State by number (0 .. count-1, in state order) or by name (also aliases of shared parameters).

@@ -45,6 +45,16 @@ moved = {"state:w": np.where(np.arange(1000) < 5, step.lr, 0).astype(np.float32)
 assert not bench.differences(step, None, state, moved)  # a few may go the other way
 moved["state:w"][:50] = step.lr
 assert bench.differences(step, None, state, moved)
+block = [r for r in common.load_case("resnet").RUNS if r.kinks][0]
+slopes = {"y": np.ones(1000, np.float32), "d_x": np.random.default_rng(0).standard_normal(100000).astype(np.float32)}
+flipped = {k: v.copy() for k, v in slopes.items()}
+flipped["d_x"][7] = 0.5
+assert not bench.differences(block, None, slopes, flipped)
+flipped["d_x"][:5000] = 0.5
+assert bench.differences(block, None, slopes, flipped)
+flipped = {"y": slopes["y"].copy(), "d_x": slopes["d_x"]}
+flipped["y"][7] = 0.5
+assert bench.differences(block, None, slopes, flipped)
 ratio = {"rounds": 2}
 bench.ratios(ratio, {"tenon": [1.0, 2.0, 1.0], "torch": [2.0, 4.0, 2.0], "jax": [1.5, 3.0, 9.0]})
 assert ratio["best"] == "jax" and ratio["ratio"] == 1.5

@@ -50,12 +50,12 @@ class Run:
     backward, update of the parameters) or update (that alone). The rest is for the case itself."""
 
     def __init__(self, name, mode, method="forward", dims=None, defines=None, checks=None, tolerance=1e-4,
-                 flops=0, training=False, lr=None, memory=False, group="core", **params):
+                 flops=0, training=False, lr=None, memory=False, group="core", kinks=False, **params):
         self.name, self.mode, self.method = name, mode, method
         self.dims, self.defines = dims or {}, defines or {}
         self.checks = checks or (3 if mode in ("step", "update") else 1)
         self.tolerance, self.flops, self.lr, self.memory = tolerance, flops, lr, memory
-        self.group, self.training = group, training
+        self.group, self.training, self.kinks = group, training, kinks
         self.__dict__.update(params)
 
 

@@ -1,5 +1,5 @@
-/* model_test.c: a host program made by hand goes through the tables, the C compiler, the cache and the
- * runtime, and through the files that -S, -c and -shared write. SPDX-License-Identifier: MIT */
+/* model_test.c: a host program made by hand goes through the tables, the C compiler, the cache and
+ * the runtime, and through the files that -S, -c and -shared write. SPDX-License-Identifier: MIT */
 #define _XOPEN_SOURCE 700 /* nftw */
 
 #include <setjmp.h>
@@ -142,7 +142,8 @@ static Tiny tiny_make(void)
     return t;
 }
 
-/* --- in memory ----------------------------------------------------------------------------------- */
+/* --- in memory -----------------------------------------------------------------------------------
+ */
 
 static void run_model(const void *desc)
 {
@@ -285,7 +286,8 @@ static void test_no_compiler(void **state)
     ctx_destroy(t.cx);
 }
 
-/* --- files --------------------------------------------------------------------------------------- */
+/* --- files ---------------------------------------------------------------------------------------
+ */
 
 static bool exists(const char *dir, const char *name)
 {
@@ -314,8 +316,8 @@ static void test_files(void **state)
     const char *log = "";
     const char *source = arena_printf(a, "%s/tiny.c", o.out);
     const char *object = arena_printf(a, "%s/strict.o", dir);
-    const char *args[] = {"-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "-I", TENON_INCLUDE,
-                          "-o", object, source, NULL};
+    const char *args[] = {"-std=c11",    "-Wall", "-Wextra", "-Werror", "-c", "-I",
+                          TENON_INCLUDE, "-o",    object,    source,    NULL};
     if (codegen_cc(a, args, &log))
         fail_msg("%s", log);
     o.kind = OUTPUT_OBJECT;
@@ -349,10 +351,8 @@ int main(void)
     memcpy(first_cache, cache, sizeof cache);
     setenv("TENON_CACHE", cache, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_no_cache),
-        cmocka_unit_test(test_no_compiler),
+        cmocka_unit_test(test_load),     cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_files),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

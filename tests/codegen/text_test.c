@@ -24,8 +24,8 @@ static void test_names(void **state)
     assert_string_equal(name_unique(&n, "2x"), "t2x");
     assert_string_equal(name_unique(&n, NULL), "t");
     /* a wrong order would hide some of the list from the search */
-    const char *const words[] = {"acos", "alignas", "int64_t", "lo", "hi", "error", "xor", "this",
-                                 "rintf", "wchar_t", "while", "uint8_t"};
+    const char *const words[] = {"acos", "alignas", "int64_t", "lo",      "hi",    "error",
+                                 "xor",  "this",    "rintf",   "wchar_t", "while", "uint8_t"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         assert_true(name_is_reserved(words[i]));
     assert_false(name_is_reserved("weights"));
@@ -95,9 +95,8 @@ static void test_sizes(void **state)
     const Dim far = dim_const(d, 1 << 28);
     assert_string_equal(ktext_dim(&s.t, dim_mul(d, dim_mod(d, x, c), far)).text,
                         "(long long)(i % 32) * 268435456");
-    assert_string_equal(
-        ktext_dim(&s.t, dim_add(d, dim_mod(d, x, c), dim_const(d, INT32_MAX))).text,
-        "2147483647 + (long long)(i % 32)");
+    assert_string_equal(ktext_dim(&s.t, dim_add(d, dim_mod(d, x, c), dim_const(d, INT32_MAX))).text,
+                        "2147483647 + (long long)(i % 32)");
     const Dim huge = dim_const(d, -INT32_MAX);
     assert_string_equal(ktext_dim(&s.t, dim_add(d, dim_add(d, b, x), huge)).text,
                         "(long long)B + i - 2147483647");
@@ -124,12 +123,12 @@ static void test_rows(void **state)
     assert_string_equal(row(&s, OP_relu, DT_f32, "x", ""), "x < 0.0f ? 0.0f : x");
     assert_string_equal(row(&s, OP_relu, DT_f32, "x + y", ""), "tn_relu(x + y)");
     assert_string_equal(row(&s, OP_square, DT_f64, "x - y", ""), "tn_square_f64(x - y)");
-    assert_string_equal(row(&s, OP_add, DT_i32, "x", "y"),
-                        "(int32_t)((uint32_t)x + (uint32_t)y)");
+    assert_string_equal(row(&s, OP_add, DT_i32, "x", "y"), "(int32_t)((uint32_t)x + (uint32_t)y)");
     assert_string_equal(row(&s, OP_not, DT_bool, "x", ""), "!x");
     assert_string_equal(row(&s, OP_floordiv, DT_i64, "x", "y"), "tn_floordiv_i64(x, y)");
     assert_string_equal(row(&s, OP_where, DT_f32, "c", "x"), "c ? x : z");
-    assert_string_equal(row(&s, OP_isfinite, DT_f64, "x", ""), "fabs(x) <= 1.7976931348623157e+308");
+    assert_string_equal(row(&s, OP_isfinite, DT_f64, "x", ""),
+                        "fabs(x) <= 1.7976931348623157e+308");
     ctx_destroy(s.cx);
 }
 
@@ -144,15 +143,16 @@ static void test_all_rows(void **state)
             const OpInfo *info = op_info((Op)op);
             for (size_t i = 0; info->pointwise && i < sizeof types / sizeof *types; i++) {
                 bool real = dtype_is_float(types[i]), number = types[i] != DT_bool;
-                if ((info->domain == DOM_FLOAT && !real) || (info->domain == DOM_NUMBER && !number) ||
-                    (info->domain == DOM_BITS && real))
+                if ((info->domain == DOM_FLOAT && !real) ||
+                    (info->domain == DOM_NUMBER && !number) || (info->domain == DOM_BITS && real))
                     continue;
                 const char *text = row(&s, (Op)op, types[i], "x + y", "y");
                 StrBuf needed = {.a = s.cx->perm};
                 paste_functions(s.cx->perm, (Target)target, text, &needed);
                 for (const char *call = strstr(text, "tn_"); call; call = strstr(call + 1, "tn_")) {
                     const char *name = arena_strndup(s.cx->perm, call, strcspn(call, "("));
-                    assert_non_null(strstr(sb_text(&needed), arena_printf(s.cx->perm, "%s(", name)));
+                    assert_non_null(
+                        strstr(sb_text(&needed), arena_printf(s.cx->perm, "%s(", name)));
                 }
             }
         }

@@ -195,9 +195,11 @@ static void mistakes(void **state)
     bad(state, "-fno-broadcast m.tn",
         "pass 'broadcast' cannot be left out: the ones behind it need it");
     bad(state, "-fno-remta m.tn",
-        "there is no pass 'remta'; did you mean 'remat'? (there are: deterministic, remat, fuse, conflicts)");
+        "there is no pass 'remta'; did you mean 'remat'? (there are: deterministic, remat, fuse, "
+        "conflicts)");
     bad(state, "-E=ir:nope m.tn",
-        "there is no pass 'nope' (there are: broadcast, place, simplify, differentiate, scan, remat, "
+        "there is no pass 'nope' (there are: broadcast, place, simplify, differentiate, scan, "
+        "remat, "
         "split, conv, dot, fuse, conflicts)");
     bad(state, "-E=ir:fues m.tn",
         "there is no pass 'fues'; did you mean 'fuse'? (there are: broadcast, place, simplify, "

@@ -249,8 +249,9 @@ int main(int argc, char **argv)
             path = argv[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: lower_tool [-cuda [-own] [-tf32] [-tune]] [-no-fuse] [-quiet] [-size N] "
-                        "FILE.tir\n");
+        fprintf(stderr,
+                "usage: lower_tool [-cuda [-own] [-tf32] [-tune]] [-no-fuse] [-quiet] [-size N] "
+                "FILE.tir\n");
         return finish(&t, 2);
     }
     uint32_t file = source_read(t.cx->sources, path, false);

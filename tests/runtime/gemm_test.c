@@ -362,7 +362,8 @@ static void test_packed_and_rows(void **state)
 {
     (void)state;
     tn__pool *pool = tn__pool_create(2);
-    static const int64_t sizes[][3] = {{40, 70, 300}, {5, 33, 64}, {600, 90, 70}, {9, 16, 20}, {30, 70, 1024}};
+    static const int64_t sizes[][3] = {
+        {40, 70, 300}, {5, 33, 64}, {600, 90, 70}, {9, 16, 20}, {30, 70, 1024}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int dtype = 0; dtype < 4; dtype++) {
             const int64_t one[3] = {1, 1, 1}, m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];

@@ -1,8 +1,8 @@
-/* level_test.c: which of a kernel's functions runs: the one for the widest vectors that the processor
- * has, TENON_CPU allows, and the kernel was compiled for. SPDX-License-Identifier: MIT */
+/* level_test.c: which of a kernel's functions runs: the one for the widest vectors that the
+ * processor has, TENON_CPU allows, and the kernel was compiled for. SPDX-License-Identifier: MIT */
+#include "runtime/backend.h"
 #include "runtime/include/tenon.h"
 #include "runtime/include/tenon_program.h"
-#include "runtime/backend.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,14 +55,15 @@ static const tn_kernel kernels[] = {
      .teams = 1}};
 static const int64_t one_code[] = {TN_D_CONST, 1, TN_D_END};
 static const int32_t one_dim[] = {0}, one_list[] = {0};
-static const tn_buffer buffers[] = {{0},
-                                    {.name = "w",
-                                     .kind = TN_BUF_STATE,
-                                     .dtype = TN_F32,
-                                     .rank = 1,
-                                     .index = 1}};
+static const tn_buffer buffers[] = {
+    {0}, {.name = "w", .kind = TN_BUF_STATE, .dtype = TN_F32, .rank = 1, .index = 1}};
 static const tn_operand operands[] = {{1, -1}};
-#define LAUNCH(number) {{.kind = TN_STEP_LAUNCH, .kernel = number, .nops = 1, .where = "m.tn:1"}}
+#define LAUNCH(number)                                                                             \
+    {                                                                                              \
+        {                                                                                          \
+            .kind = TN_STEP_LAUNCH, .kernel = number, .nops = 1, .where = "m.tn:1"                 \
+        }                                                                                          \
+    }
 static const tn_step steps[][1] = {LAUNCH(0), LAUNCH(1), LAUNCH(2)};
 #define METHOD(text, number)                                                                       \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /* nvrtc_check.c: nvrtc_check ARCH[,ARCH...] FILE.cu...: compiles the files with NVRTC for each
  * architecture and says how large the code is and how many registers it takes. Exit status 0: all
- * compile without a warning and no kernel spills registers or has local memory; 1: not so; 2: usage; 3: there is no
- * NVRTC here. SPDX-License-Identifier: MIT */
+ * compile without a warning and no kernel spills registers or has local memory; 1: not so; 2:
+ * usage; 3: there is no NVRTC here. SPDX-License-Identifier: MIT */
 #include "codegen/nvrtc.h"
 #include "codegen/ptxas.h"
 
@@ -49,8 +49,8 @@ static int report(Arena *a, const char *text, const char *path, const char *arch
         most = !most || u->registers > most->registers ? u : most;
         if (u->spill_stores + u->spill_loads == 0 && (!u->stack || is_alone(a, text, u->kernel)))
             continue;
-        fprintf(stderr, "%s for %s: %s spills: %d bytes stored, %d loaded, %d of local memory\n", path,
-                arch, u->kernel, u->spill_stores, u->spill_loads, u->stack);
+        fprintf(stderr, "%s for %s: %s spills: %d bytes stored, %d loaded, %d of local memory\n",
+                path, arch, u->kernel, u->spill_stores, u->spill_loads, u->stack);
         bad = 1;
     }
     printf("%s: %s: %u kernels, %zu bytes, at most %d registers (%s)\n", path, arch, uses->n, bytes,

@@ -6,7 +6,7 @@ MODEL = "depthwise_case"
 B, C, W, S = 8, 32, 192, 56
 RUNS = [Run("depthwise block", "forward", dims=dict(B=B, S=S), group="models", tolerance=2e-4),
         Run("depthwise block fwd+bwd", "backward", dims=dict(B=B, S=S), group="models", training=True, memory=True,
-            tolerance=1e-3)]
+            tolerance=1e-3, kinks=True)]
 BUFFERS = tuple("bn%d.%s" % (i, n) for i in (1, 2, 3) for n in ("running_mean", "running_var", "num_batches_tracked"))
 R = load_case("resnet")
 
