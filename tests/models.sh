@@ -77,6 +77,11 @@ gpt() {
     check "gpt pays less than 3.2 bits: $(grep '^test bits' gpt.log)" awk '$1 == "test" && $2 == "bits" && $3 < 3.2 { ok = 1 } END { exit !ok }' gpt.log
 }
 
+gpt2() {
+    "$tenon" -E "$root/models/gpt2.tn" >gpt2.log 2>&1
+    check "gpt2 has 124,439,808 parameters" grep -q 'parameters 124,439,808' gpt2.log
+}
+
 vae() {
     check "vae trains" "$tenon" -train "$root/models/vae.tn" "$root/models/data/mnist.npz" -epochs 1
     cp log vae.log
@@ -118,7 +123,7 @@ program() {
 
 for part in "${@:-digits}"; do
     case $part in
-    digits | lenet | gcn | charlstm | gpt | moe | vae | samples | program) "$part" ;;
+    digits | lenet | gcn | charlstm | gpt | gpt2 | moe | vae | samples | program) "$part" ;;
     *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
