@@ -101,6 +101,7 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b)
         return false;
     add_check(e, at, (GuardTerm){.kind = G_EQ, .a = a, .b = b},
               arena_printf(e->a, "%s must be %s", dim_str(e, a), dim_str(e, b)));
+    dim_assume_equal(e->dims, a, b); /* so that every later question gets the same answer */
     e->unproved = false;
     return true;
 }

@@ -354,20 +354,31 @@ Answer dim_equal(DimTable *t, Dim a, Dim b)
 
 /* --- equalities ------------------------------------------------------------------------------- */
 
-/* s - c*(s//c) == r says that s % c == r. */
+/* Whether d is a symbol and a constant. */
+static bool symbol_plus(DimTable *t, Dim d, Symbol *s, int64_t *k)
+{
+    const Poly p = *poly(t, d);
+    *k = 0;
+    for (uint32_t i = 0; i < p.n; i++)
+        if (p.terms[i].n == 0)
+            *k = p.terms[i].coefficient;
+    return dim_is_symbol(t, dim_sub(t, d, dim_const(t, *k)), s);
+}
+
+/* (s + k) - c*((s + k)//c) == r says that s % c == (r - k) % c. */
 static bool assume_remainder(DimTable *t, Dim d)
 {
     const Poly p = *poly(t, d);
     for (uint32_t i = 0; i < p.n; i++) {
         const Term x = p.terms[i];
-        int64_t c, r;
+        int64_t c, k, r;
         Symbol s;
         if (x.n != 1 || x.factors[0].power != 1 || x.factors[0].atom.kind != ATOM_FLOORDIV ||
             !dim_is_const(t, x.factors[0].atom.b, &c) ||
-            !dim_is_symbol(t, x.factors[0].atom.a, &s) || (s.id & HIDDEN))
+            !symbol_plus(t, x.factors[0].atom.a, &s, &k) || (s.id & HIDDEN))
             continue;
         const Dim mod =
-            dim_sub(t, dim_of(t, s),
+            dim_sub(t, x.factors[0].atom.a,
                     dim_mul(t, dim_const(t, c), dim_of_term(t, (Term){1, x.factors, x.n})));
         const Dim left = x.coefficient == -c ? dim_sub(t, d, mod) : dim_add(t, d, mod);
         if ((x.coefficient != c && x.coefficient != -c) || !dim_is_const(t, left, &r))
@@ -377,6 +388,7 @@ static bool assume_remainder(DimTable *t, Dim d)
         SymbolInfo *info = &t->symbols.at[s.id];
         if (r < 0 || r >= c || (info->div > 1 && info->div % c && c % info->div))
             return false;
+        r = ((r - k) % c + c) % c;
         if (c % info->div == 0 && r % info->div == info->rem) {
             info->div = c;
             info->rem = r;

@@ -72,7 +72,7 @@ Val vjp_unbroadcast(Reverse *r, Val d, const TypeInfo *to)
     uint32_t lead = from.rank - to->rank, n = 0;
     int64_t axes[MAX_RANK];
     for (uint32_t k = 0; k < from.rank; k++)
-        if (k < lead || !dim_same(from.shape[k], to->shape[k - lead]))
+        if (k < lead || dim_equal(r->p->cx->dims, from.shape[k], to->shape[k - lead]) != YES)
             axes[n++] = k;
     vjp_stage(r, STAGE_BACKWARD);
     if (n)

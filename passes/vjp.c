@@ -22,7 +22,8 @@ static void vjp_broadcast(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     for (uint32_t k = 0; k < from.rank; k++) {
         bool kept = false;
         for (uint32_t i = 0; i < dims.n; i++)
-            kept |= dims.at[i] == (int64_t)k && dim_same(to.shape[i], from.shape[k]);
+            kept |= dims.at[i] == (int64_t)k &&
+                    dim_equal(r->p->cx->dims, to.shape[i], from.shape[k]) == YES;
         if (!kept)
             axes[naxes++] = k;
     }

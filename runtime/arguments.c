@@ -62,7 +62,7 @@ static tn_status set_symbol(const tn_program *p, int s, int64_t value, const cha
     if (bound[s] && symbols[s] != value)
         return tn__fail(TN_SHAPE, "%s: axis %d of '%s' is %lld, but %s is %lld", p->name, axis, arg,
                         (long long)value, y->name, (long long)symbols[s]);
-    if (value < y->lo || value > y->hi || (y->div > 1 && value % y->div != y->rem))
+    if (value < y->lo || value > y->hi)
         return tn__fail(TN_SHAPE, "%s: axis %d of '%s' is %lld, which %s cannot be (%lld to %lld)",
                         p->name, axis, arg, (long long)value, y->name, (long long)y->lo,
                         (long long)y->hi);

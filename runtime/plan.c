@@ -216,12 +216,20 @@ void tn__plan_free(tn__plan *p)
     free(p);
 }
 
+/* Divisors of sizes come last: where a check says the same, it names the user's line. */
 static tn_status entry_checks(tn__device *dev, const tn_program *p, const tn__plan *plan)
 {
     for (int i = 0; i < p->nchecks; i++)
         if (!guard_holds(dev, p, &p->checks[i].guard, plan))
             return tn__fail(TN_SHAPE, "%s: %s (%s)", p->name, p->checks[i].message,
                             p->checks[i].where);
+    for (int i = 0; i < p->nsymbols; i++) {
+        const tn_symbol *y = &p->symbols[i];
+        if (y->div > 1 && plan->symbols[i] % y->div != y->rem)
+            return tn__fail(TN_SHAPE, "%s: %s is %lld, but divided by %lld must leave %lld",
+                            p->name, y->name, (long long)plan->symbols[i], (long long)y->div,
+                            (long long)y->rem);
+    }
     return TN_OK;
 }
 

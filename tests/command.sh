@@ -381,6 +381,33 @@ END
 expect 0 'y: f32\[2, 4\] = 3 3 3 3' -- "$tenon" -run halves.tn forward x=ones B=2 H=4
 expect 0 'y: f32\[2, 4\] = 2 2 2 2 2 2 2 2' -- "$tenon" -run halves.tn rows x=ones z=ones B=1 H=4
 expect 1 'must be' 'halves.tn:3' -- "$tenon" -run halves.tn forward x=ones B=2 H=5
+cat >pairs.tn <<'END'
+module M {
+    fn forward(x: [B, H, 2], w: [H, 3]) -> (y: [B, 3]) { y = x.view(B, H // 2, 2, 2).flatten(1, 2)[:, :, 0] @ w }
+    fn pooled(x: [B, 2, H], w: [H, 3]) -> (y: []) {
+        return einsum("bch,hk->bck", repeat_interleave(max_pool1d(x, 3, stride = 2, padding = 1), 2, -1), w).sum()
+    }
+    fn attend(x: [B, H, 2]) -> (y: [B, H, 2]) { y = attention(x, x.view(B, H // 2, 2, 2).flatten(1, 2), x) }
+    fn put(x: [B, H, 2]) -> (y: [B, H, 2]) {
+        let z = x.view(B, H // 2, 2, 2).flatten(1, 2)
+        z[:, :, 1] = 2 * x[:, :, 0]
+        y = z
+        scan t in range(2) { y = z + y }
+    }
+    fn times(x: [B, H, 2], v: [H]) -> (y: []) { y = (v * x.view(B, H // 2, 2, 2).flatten(1, 2)[0, :, 0]).sum() }
+}
+model m = M()
+END
+expect 0 'd_v: f32\[4\] = 1 1 1 1' -- "$tenon" -run pairs.tn times x=ones v=ones B=1 H=4 -grad
+expect 0 'y: f32\[2, 3\] = 4 4 4 4 4 4' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=4
+expect 1 'must be' 'pairs.tn:2' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=5
+expect 0 'y: f32\[\] = 48' -- "$tenon" -run pairs.tn pooled x=ones w=ones B=2 H=4
+expect 1 'must be' 'pairs.tn:4' -- "$tenon" -run pairs.tn pooled x=ones w=ones B=2 H=5
+expect 0 'y: f32\[1, 2, 2\] = 1 1 1 1' -- "$tenon" -run pairs.tn attend x=ones B=1 H=2
+expect 0 'y: f32\[1, 2, 2\] = 3 6 3 6' -- "$tenon" -run pairs.tn put x=ones B=1 H=2
+expect 1 'must be' 'pairs.tn:7' -- "$tenon" -run pairs.tn put x=ones B=1 H=3
+expect 0 'd_w: f32\[4, 3\] = 2 2 2' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=4 -grad d_y=ones
+expect 1 'H is 5, but divided by 2 must leave 0' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=5 -grad d_y=ones
 
 # --- not in this version -------------------------------------------------------------------------------
 for o in '-S -python' -famp=bf16 -fplace=auto; do

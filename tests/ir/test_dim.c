@@ -128,6 +128,13 @@ static void test_questions(void **state)
     assert_int_equal(dim_equal(t, parse(f, "2*(H//2)"), parse(f, "H")), YES);
     assert_int_equal(dim_divisible(t, parse(f, "H*B"), 8), YES);
     assert_int_equal(dim_divisible(t, parse(f, "H + 1"), 8), NO);
+    assert_true(dim_assume_equal(t, parse(f, "4*((T + 3)//4)"), parse(f, "T")));
+    assert_int_equal(dim_symbol(t, f->T)->div, 4);
+    assert_int_equal(dim_symbol(t, f->T)->rem, 0);
+    assert_int_equal(dim_equal(t, parse(f, "4*((T + 3)//4)"), parse(f, "T")), YES);
+    assert_true(dim_assume_equal(t, parse(f, "2*((B + 2)//2)"), parse(f, "B + 1")));
+    assert_int_equal(dim_symbol(t, f->B)->div, 2);
+    assert_int_equal(dim_symbol(t, f->B)->rem, 1);
 }
 
 static void test_equalities(void **state)
