@@ -481,6 +481,8 @@ void fuse_strips(Fusion *f)
 {
     Arena *a = f->p->cx->scratch;
     uint32_t n = f->groups.n;
+    if (!n)
+        return;
     Rides r = {.f = f, .t = f->p->cx->dims, .a = a};
     r.order = arena_array(a, uint32_t, n + 1);
     r.place = arena_array(a, uint32_t, n + 1);
