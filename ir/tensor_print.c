@@ -42,7 +42,7 @@ AttrDefault attr_default(Op op, AttrName name)
 {
     if (name == ATTR_dtype)
         return FROM_DTYPE;
-    if ((name == ATTR_shape && op != OP_dim) || name == ATTR_extent)
+    if ((name == ATTR_shape && op != OP_dim) || (name == ATTR_extent && op == OP_slice))
         return FROM_SHAPE;
     return name == ATTR_interior ? ALL_ZERO : name == ATTR_step ? ALL_ONE : SHOWN;
 }
