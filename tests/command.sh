@@ -405,7 +405,7 @@ expect 0 'y: f32\[\] = 48' -- "$tenon" -run pairs.tn pooled x=ones w=ones B=2 H=
 expect 1 'must be' 'pairs.tn:4' -- "$tenon" -run pairs.tn pooled x=ones w=ones B=2 H=5
 expect 0 'y: f32\[1, 2, 2\] = 1 1 1 1' -- "$tenon" -run pairs.tn attend x=ones B=1 H=2
 expect 0 'y: f32\[1, 2, 2\] = 3 6 3 6' -- "$tenon" -run pairs.tn put x=ones B=1 H=2
-expect 1 'must be' 'pairs.tn:7' -- "$tenon" -run pairs.tn put x=ones B=1 H=3
+expect 1 'must be' 'pairs.tn:[78]' -- "$tenon" -run pairs.tn put x=ones B=1 H=3
 expect 0 'd_w: f32\[4, 3\] = 2 2 2' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=4 -grad d_y=ones
 expect 1 'H is 5, but divided by 2 must leave 0' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=5 -grad d_y=ones
 
