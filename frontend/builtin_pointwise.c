@@ -385,10 +385,3 @@ bool builtin_einsum(Elab *e, const Call *c, Value *out)
         perm[i] = label_at(&z, result[i]);
     return give(e, z.n ? build_transpose(&e->b, z.v, perm) : z.v, out);
 }
-
-bool builtin_unsupported(Elab *e, const Call *c, Value *out)
-{
-    elab_unsupported(e, c->at, "%s", c->row->name);
-    *out = v_poison();
-    return false;
-}

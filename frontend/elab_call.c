@@ -635,10 +635,6 @@ static int row_place(Elab *e, const Builtin *b, const RowParam *p, uint32_t n, c
 
 Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, Span at)
 {
-    if (b->fn == builtin_unsupported) {
-        elab_unsupported(e, at, "%s", b->name);
-        return v_poison();
-    }
     RowParam p[16];
     Value value[16];
     Span value_at[16];

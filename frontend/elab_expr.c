@@ -272,21 +272,6 @@ static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at
     }
 }
 
-/* Modules of torch.nn that the language has and the library does not yet. */
-static bool is_later(const FileEnv *f, const char *name)
-{
-    static const char *const starts[] = {
-        "Conv",    "LSTM",    "GRU",      "RNN",     "MultiheadAttention", "Transformer",
-        "MaxPool", "AvgPool", "Adaptive", "LPPool",  "Upsample",           "PixelShuffle",
-        "Fold",    "Unfold",  "CTCLoss",  "Bilinear"};
-    if (!f->is_std)
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(starts); i++)
-        if (strncmp(name, starts[i], strlen(starts[i])) == 0)
-            return true;
-    return false;
-}
-
 Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at, Span name_at)
 {
     (void)env;
@@ -319,7 +304,7 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
     default:
         break;
     }
-    if (base->kind == V_file && is_later(base->file, text)) {
+    if (base->kind == V_file && base->file->is_std && !strcmp(text, "CTCLoss")) {
         elab_unsupported(e, name_at, "%s", text);
         return v_poison();
     }

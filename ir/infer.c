@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-static const char *text(Infer *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static const char *text(Infer *q, const char *fmt, ...)
+const char *infer_say(Infer *q, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -41,45 +40,31 @@ static int64_t word(const Infer *q, AttrName name)
     return a.at[0];
 }
 
-static const char *result(Infer *q, DType t, const Dim *shape, uint32_t rank)
+const char *infer_result(Infer *q, DType t, const Dim *shape, uint32_t rank)
 {
     if (q->n == MAX_RESULTS)
         return "there are too many results";
     if (rank > MAX_RANK)
-        return text(q, "a tensor may have at most %d axes", MAX_RANK);
+        return infer_say(q, "a tensor may have at most %d axes", MAX_RANK);
     q->types[q->n++] = type_of(q->p, t, shape, rank, q->place);
     return NULL;
 }
 
-static bool same_size(Infer *q, Dim a, Dim b)
+bool infer_same_size(Infer *q, Dim a, Dim b)
 {
     return dim_same(a, b) || dim_equal(q->dims, a, b) == YES;
-}
-
-const char *infer_say(Infer *q, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const char *s = arena_vprintf(q->p->cx->scratch, fmt, ap);
-    va_end(ap);
-    return s;
-}
-
-const char *infer_result(Infer *q, DType t, const Dim *shape, uint32_t rank)
-{
-    return result(q, t, shape, rank);
 }
 
 static const char *bad_axes(Infer *q, Attr a, uint32_t rank, bool increasing)
 {
     for (uint32_t i = 0; i < a.n; i++) {
         if (a.at[i] < 0 || a.at[i] >= (int64_t)rank)
-            return text(q, "there is no axis %lld in %u axes", (long long)a.at[i], rank);
+            return infer_say(q, "there is no axis %lld in %u axes", (long long)a.at[i], rank);
         if (increasing && i && a.at[i] <= a.at[i - 1])
             return "the axes must increase";
         for (uint32_t k = 0; k < i; k++)
             if (a.at[k] == a.at[i])
-                return text(q, "axis %lld is given twice", (long long)a.at[i]);
+                return infer_say(q, "axis %lld is given twice", (long long)a.at[i]);
     }
     return NULL;
 }
@@ -120,13 +105,13 @@ static const char *broadcast_join(Infer *q, TypeInfo *r, const TypeInfo *x)
             shape[i] = da;
         else if (!has_a || dim_is_one(q->dims, da))
             shape[i] = db;
-        else if (same_size(q, da, db))
+        else if (infer_same_size(q, da, db))
             shape[i] = da;
         else
-            return text(q, "the shapes %s and %s do not broadcast: %s against %s",
-                        shape_text(q->p, q->p->cx->scratch, r->shape, r->rank),
-                        shape_text(q->p, q->p->cx->scratch, x->shape, x->rank), size(q, da),
-                        size(q, db));
+            return infer_say(q, "the shapes %s and %s do not broadcast: %s against %s",
+                             shape_text(q->p, q->p->cx->scratch, r->shape, r->rank),
+                             shape_text(q->p, q->p->cx->scratch, x->shape, x->rank), size(q, da),
+                             size(q, db));
     }
     r->rank = (uint8_t)rank;
     memcpy(r->shape, shape, rank * sizeof *shape);
@@ -141,9 +126,10 @@ static const char *infer_pointwise(Infer *q)
     for (uint32_t i = 0; i < q->nin; i++) {
         const bool cond = q->op == OP_where && i == 0;
         if (cond && q->x[0].dtype != DT_bool)
-            return text(q, "the condition is %s, not bool", dtype_name(q->x[0].dtype));
+            return infer_say(q, "the condition is %s, not bool", dtype_name(q->x[0].dtype));
         if (!cond && q->x[i].dtype != t)
-            return text(q, "the dtypes %s and %s differ", dtype_name(q->x[i].dtype), dtype_name(t));
+            return infer_say(q, "the dtypes %s and %s differ", dtype_name(q->x[i].dtype),
+                             dtype_name(t));
         const char *error = i ? broadcast_join(q, &r, &q->x[i]) : NULL;
         if (error)
             return error;
@@ -153,12 +139,13 @@ static const char *infer_pointwise(Infer *q)
         const char *error, *c = sym_text(q->p->cx->names, (Sym){(uint32_t)word(q, ATTR_text)});
         uint32_t at;
         if (!scalar_parse(q->p->cx->scratch, c, names, q->nin, &error, &at))
-            return text(q, "in \"%s\", at character %u: %s", c, at + 1, error);
+            return infer_say(q, "in \"%s\", at character %u: %s", c, at + 1, error);
     }
     const Domain domain = info->pointwise ? info->domain : DOM_FLOAT;
     if (!in_domain(domain, t))
-        return text(q, "%s is for %s, not %s", info->name, domain_text(domain), dtype_name(t));
-    return result(q, info->pointwise && info->result == RES_BOOL ? DT_bool : t, r.shape, r.rank);
+        return infer_say(q, "%s is for %s, not %s", info->name, domain_text(domain), dtype_name(t));
+    return infer_result(q, info->pointwise && info->result == RES_BOOL ? DT_bool : t, r.shape,
+                        r.rank);
 }
 
 /* --- leaves and conversions ----------------------------------------------------------------------
@@ -168,13 +155,13 @@ static const char *sizes_of(Infer *q, AttrName name, Dim *shape, uint32_t *rank)
 {
     const Attr a = attr(q, name);
     if (a.n > MAX_RANK)
-        return text(q, "a tensor may have at most %d axes", MAX_RANK);
+        return infer_say(q, "a tensor may have at most %d axes", MAX_RANK);
     for (uint32_t i = 0; i < a.n; i++) {
         shape[i] = attr_dim(a, i);
         int64_t lo, hi;
         dim_interval(q->dims, shape[i], &lo, &hi);
         if (hi < 0)
-            return text(q, "the size %s is negative", size(q, shape[i]));
+            return infer_say(q, "the size %s is negative", size(q, shape[i]));
     }
     *rank = a.n;
     return NULL;
@@ -189,28 +176,28 @@ static const char *infer_leaf(Infer *q)
     case OP_state: {
         const int64_t slot = word(q, ATTR_slot);
         if (slot < 1 || slot >= (int64_t)q->p->slots.n)
-            return text(q, "there is no slot %lld", (long long)slot);
+            return infer_say(q, "there is no slot %lld", (long long)slot);
         q->types[q->n++] = q->p->slots.at[slot].type;
         return NULL;
     }
     case OP_table: {
         const int64_t table = word(q, ATTR_table);
         if (table < 0 || table >= (int64_t)q->p->tables.n)
-            return text(q, "there is no table %lld", (long long)table);
+            return infer_say(q, "there is no table %lld", (long long)table);
         q->types[q->n++] = q->p->tables.at[table].type;
         return NULL;
     }
     case OP_const: {
         const int64_t t = word(q, ATTR_dtype);
-        return t > DT_none && t < DT_COUNT ? result(q, (DType)t, NULL, 0) : "no such dtype";
+        return t > DT_none && t < DT_COUNT ? infer_result(q, (DType)t, NULL, 0) : "no such dtype";
     }
     case OP_iota:
         error = sizes_of(q, ATTR_shape, shape, &rank);
         if (!error && (word(q, ATTR_axis) < 0 || word(q, ATTR_axis) >= (int64_t)rank))
             error = "there is no such axis";
-        return error ? error : result(q, DT_i32, shape, rank);
+        return error ? error : infer_result(q, DT_i32, shape, rank);
     case OP_dim:
-        return attr(q, ATTR_shape).n == 1 ? result(q, DT_i64, NULL, 0) : "one size is needed";
+        return attr(q, ATTR_shape).n == 1 ? infer_result(q, DT_i64, NULL, 0) : "one size is needed";
     case OP_random: {
         error = sizes_of(q, ATTR_shape, shape, &rank);
         const int64_t mode = word(q, ATTR_mode);
@@ -218,13 +205,13 @@ static const char *infer_leaf(Infer *q)
             error = "the key must be u64[]";
         if (!error && (mode < RANDOM_BITS || mode > RANDOM_NORMAL))
             error = "there is no such distribution";
-        return error ? error : result(q, mode == RANDOM_BITS ? DT_i32 : DT_f32, shape, rank);
+        return error ? error : infer_result(q, mode == RANDOM_BITS ? DT_i32 : DT_f32, shape, rank);
     }
     case OP_key:
         for (uint32_t i = 0; i < q->nin; i++)
             if (q->x[i].rank || (i < 2 ? q->x[i].dtype != DT_u64 : !dtype_is_int(q->x[i].dtype)))
                 return "a key is made of u64[] seed and count and an integer counter";
-        return result(q, DT_u64, NULL, 0);
+        return infer_result(q, DT_u64, NULL, 0);
     default:
         die("op %s is made by a function of its own", op_name(q->op));
     }
@@ -236,8 +223,9 @@ static const char *infer_cast(Infer *q)
     if (t <= DT_none || t >= DT_COUNT)
         return "no such dtype";
     if (q->op == OP_bitcast && dtype_size((DType)t) != dtype_size(q->x[0].dtype))
-        return text(q, "%s and %s differ in size", dtype_name(q->x[0].dtype), dtype_name((DType)t));
-    return result(q, (DType)t, q->x[0].shape, q->x[0].rank);
+        return infer_say(q, "%s and %s differ in size", dtype_name(q->x[0].dtype),
+                         dtype_name((DType)t));
+    return infer_result(q, (DType)t, q->x[0].shape, q->x[0].rank);
 }
 
 /* --- views ---------------------------------------------------------------------------------------
@@ -255,10 +243,10 @@ static const char *infer_broadcast(Infer *q)
         error = "one result axis for each axis of the operand is needed";
     for (uint32_t i = 0; !error && i < dims.n; i++) {
         const Dim d = q->x[0].shape[i], to = shape[dims.at[i]];
-        if (!dim_is_one(q->dims, d) && !same_size(q, d, to))
-            error = text(q, "an axis of size %s cannot become %s", size(q, d), size(q, to));
+        if (!dim_is_one(q->dims, d) && !infer_same_size(q, d, to))
+            error = infer_say(q, "an axis of size %s cannot become %s", size(q, d), size(q, to));
     }
-    return error ? error : result(q, q->x[0].dtype, shape, rank);
+    return error ? error : infer_result(q, q->x[0].dtype, shape, rank);
 }
 
 static const char *infer_reshape(Infer *q)
@@ -271,9 +259,9 @@ static const char *infer_reshape(Infer *q)
     const Dim from = dim_product(q->dims, q->x[0].shape, q->x[0].rank);
     const Dim to = dim_product(q->dims, shape, rank);
     if (!dim_same(from, to) && dim_equal(q->dims, from, to) == NO)
-        return text(q, "%s has %s elements, %s has %s", show(q, &q->x[0]), size(q, from),
-                    shape_text(q->p, q->p->cx->scratch, shape, rank), size(q, to));
-    return result(q, q->x[0].dtype, shape, rank);
+        return infer_say(q, "%s has %s elements, %s has %s", show(q, &q->x[0]), size(q, from),
+                         shape_text(q->p, q->p->cx->scratch, shape, rank), size(q, to));
+    return infer_result(q, q->x[0].dtype, shape, rank);
 }
 
 static const char *infer_transpose(Infer *q)
@@ -281,13 +269,13 @@ static const char *infer_transpose(Infer *q)
     const Attr perm = attr(q, ATTR_perm);
     const char *error = bad_axes(q, perm, q->x[0].rank, false);
     if (!error && perm.n != q->x[0].rank)
-        error = text(q, "%u axes are named for a tensor of %u", perm.n, q->x[0].rank);
+        error = infer_say(q, "%u axes are named for a tensor of %u", perm.n, q->x[0].rank);
     if (error)
         return error;
     Dim shape[MAX_RANK];
     for (uint32_t i = 0; i < perm.n; i++)
         shape[i] = q->x[0].shape[perm.at[i]];
-    return result(q, q->x[0].dtype, shape, perm.n);
+    return infer_result(q, q->x[0].dtype, shape, perm.n);
 }
 
 /* Element start + step * (extent - 1) must exist, unless the extent may be 0. */
@@ -302,16 +290,16 @@ static const char *slice_axis(Infer *q, Dim n, Dim start, int64_t step, Dim exte
     int64_t lo, hi;
     dim_interval(t, extent, &lo, &hi);
     if (hi < 0)
-        return text(q, "the size %s is negative", size(q, extent));
+        return infer_say(q, "the size %s is negative", size(q, extent));
     if (dim_mentions_kind(t, start, SYM_LOOP)) /* there may be no turn */
         return NULL;
     if (lo < 1)
-        return dim_le(t, zero, start) == NO ? text(q, "index %s is negative", size(q, start))
+        return dim_le(t, zero, start) == NO ? infer_say(q, "index %s is negative", size(q, start))
                                             : NULL;
     const Dim low = step > 0 ? start : last, high = step > 0 ? last : start;
     if (dim_le(t, zero, low) == NO || dim_le(t, high, dim_sub(t, n, one)) == NO)
-        return text(q, "the range %s to %s is not inside an axis of size %s", size(q, low),
-                    size(q, high), size(q, n));
+        return infer_say(q, "the range %s to %s is not inside an axis of size %s", size(q, low),
+                         size(q, high), size(q, n));
     return NULL;
 }
 
@@ -330,7 +318,7 @@ static const char *infer_slice(Infer *q)
         if (error)
             return error;
     }
-    return result(q, q->x[0].dtype, extent, rank);
+    return infer_result(q, q->x[0].dtype, extent, rank);
 }
 
 static const char *infer_pad(Infer *q)
@@ -352,7 +340,7 @@ static const char *infer_pad(Infer *q)
         shape[i] = dim_add(t, dim_add(t, attr_dim(lo, i), attr_dim(hi, i)), x->shape[i]);
         shape[i] = dim_add(t, shape[i], dim_mul(t, gaps, dim_const(t, interior.at[i])));
     }
-    return result(q, x->dtype, shape, x->rank);
+    return infer_result(q, x->dtype, shape, x->rank);
 }
 
 static const char *infer_concat(Infer *q)
@@ -364,16 +352,17 @@ static const char *infer_concat(Infer *q)
     for (uint32_t k = 1; k < q->nin; k++) {
         const TypeInfo x = *val_info(q->p, q->b->g, q->in[k]);
         if (x.dtype != r.dtype)
-            return text(q, "the dtypes %s and %s differ", dtype_name(r.dtype), dtype_name(x.dtype));
+            return infer_say(q, "the dtypes %s and %s differ", dtype_name(r.dtype),
+                             dtype_name(x.dtype));
         if (x.rank != r.rank)
-            return text(q, "%s and %s differ in the number of axes", show(q, &r), show(q, &x));
+            return infer_say(q, "%s and %s differ in the number of axes", show(q, &r), show(q, &x));
         for (int64_t i = 0; i < r.rank; i++)
-            if (i != axis && !same_size(q, x.shape[i], r.shape[i]))
-                return text(q, "%s and %s differ in axis %lld, not only in the joined one",
-                            show(q, &r), show(q, &x), (long long)i);
+            if (i != axis && !infer_same_size(q, x.shape[i], r.shape[i]))
+                return infer_say(q, "%s and %s differ in axis %lld, not only in the joined one",
+                                 show(q, &r), show(q, &x), (long long)i);
         r.shape[axis] = dim_add(q->dims, r.shape[axis], x.shape[axis]);
     }
-    return result(q, r.dtype, r.shape, r.rank);
+    return infer_result(q, r.dtype, r.shape, r.rank);
 }
 
 /* --- reductions, products, choice ----------------------------------------------------------------
@@ -401,8 +390,8 @@ static const char *infer_reduce(Infer *q)
     if (kind <= RED_none || kind >= RED_COUNT)
         return "there is no such reduction";
     if (!infer_reducer_takes((Reducer)kind, x->dtype))
-        return text(q, "the reduction %s is not for %s", reducer_info((Reducer)kind)->name,
-                    dtype_name(x->dtype));
+        return infer_say(q, "the reduction %s is not for %s", reducer_info((Reducer)kind)->name,
+                         dtype_name(x->dtype));
     const char *error = bad_axes(q, axes, x->rank, true);
     if (error)
         return error;
@@ -414,9 +403,9 @@ static const char *infer_reduce(Infer *q)
         else
             shape[rank++] = x->shape[i];
     const DType t = x->dtype;
-    error = result(q, t, shape, rank);
+    error = infer_result(q, t, shape, rank);
     if (!error && reducer_info((Reducer)kind)->nresults == 2)
-        error = result(q, kind == RED_moments ? t : DT_i64, shape, rank);
+        error = infer_result(q, kind == RED_moments ? t : DT_i64, shape, rank);
     return error;
 }
 
@@ -431,7 +420,7 @@ static const char *infer_cumulate(Infer *q)
     if (mode < 0 || mode > (q->nin == 3 ? 15 : 3) || both)
         return "there is no such mode";
     if (!infer_reducer_takes(RED_add, x->dtype))
-        return text(q, "cumulate is not for %s", dtype_name(x->dtype));
+        return infer_say(q, "cumulate is not for %s", dtype_name(x->dtype));
     if (q->nin == 2)
         return "a linear recurrence has an init";
     if (q->nin == 3) {
@@ -442,8 +431,8 @@ static const char *infer_cumulate(Infer *q)
             return "the operands of a linear recurrence do not fit";
         for (uint32_t i = 0; i < x->rank; i++) {
             const uint32_t k = i > axis ? i - 1 : i;
-            if (!same_size(q, x->shape[i], q->x[1].shape[i]) ||
-                (i != axis && !same_size(q, x->shape[i], q->x[2].shape[k])))
+            if (!infer_same_size(q, x->shape[i], q->x[1].shape[i]) ||
+                (i != axis && !infer_same_size(q, x->shape[i], q->x[2].shape[k])))
                 return "the operands of a linear recurrence do not fit";
         }
     } else if (kind != RED_add && kind != RED_mul && kind != RED_max && kind != RED_min &&
@@ -456,8 +445,8 @@ static const char *infer_cumulate(Infer *q)
     TypeInfo t = *x;
     if (mode & CUMULATE_FULL)
         t.shape[axis] = dim_add(q->dims, t.shape[axis], dim_const(q->dims, 1));
-    const char *error = result(q, t.dtype, t.shape, t.rank);
-    return error || !index ? error : result(q, DT_i32, t.shape, t.rank);
+    const char *error = infer_result(q, t.dtype, t.shape, t.rank);
+    return error || !index ? error : infer_result(q, DT_i32, t.shape, t.rank);
 }
 
 static bool listed(Attr a, uint32_t axis)
@@ -474,7 +463,8 @@ static const char *infer_dot(Infer *q)
     const Attr ba = attr(q, ATTR_batch_a), bb = attr(q, ATTR_batch_b);
     const Attr ca = attr(q, ATTR_contract_a), cb = attr(q, ATTR_contract_b);
     if (x->dtype != y->dtype)
-        return text(q, "the dtypes %s and %s differ", dtype_name(x->dtype), dtype_name(y->dtype));
+        return infer_say(q, "the dtypes %s and %s differ", dtype_name(x->dtype),
+                         dtype_name(y->dtype));
     if (x->dtype == DT_bool)
         return "a product is of numbers, not bool";
     if (ba.n != bb.n || ca.n != cb.n)
@@ -489,15 +479,15 @@ static const char *infer_dot(Infer *q)
         const Dim d = x->shape[ba.at[i]], e = y->shape[bb.at[i]];
         if (listed(ca, (uint32_t)ba.at[i]) || listed(cb, (uint32_t)bb.at[i]))
             error = "an axis is both batch and contracted";
-        else if (!same_size(q, d, e))
-            error = text(q, "the batch sizes %s and %s differ", size(q, d), size(q, e));
+        else if (!infer_same_size(q, d, e))
+            error = infer_say(q, "the batch sizes %s and %s differ", size(q, d), size(q, e));
         shape[rank++] = d;
     }
     for (uint32_t i = 0; !error && i < ca.n; i++) {
         const Dim d = x->shape[ca.at[i]], e = y->shape[cb.at[i]];
-        if (!same_size(q, d, e))
-            error = text(q, "the sizes %s and %s of the contracted axes of %s and %s differ",
-                         size(q, d), size(q, e), show(q, x), show(q, y));
+        if (!infer_same_size(q, d, e))
+            error = infer_say(q, "the sizes %s and %s of the contracted axes of %s and %s differ",
+                              size(q, d), size(q, e), show(q, x), show(q, y));
     }
     for (uint32_t i = 0; i < x->rank; i++)
         if (!listed(ba, i) && !listed(ca, i))
@@ -509,7 +499,7 @@ static const char *infer_dot(Infer *q)
     if (!error &&
         (t <= DT_none || t >= DT_COUNT || dtype_is_float((DType)t) != dtype_is_float(x->dtype)))
         error = "the dtype of the product does not fit the operands";
-    return error ? error : result(q, (DType)t, shape, rank);
+    return error ? error : infer_result(q, (DType)t, shape, rank);
 }
 
 static const char *infer_gather(Infer *q)
@@ -517,7 +507,7 @@ static const char *infer_gather(Infer *q)
     const TypeInfo *x = &q->x[0], *idx = &q->x[1];
     const int64_t axis = word(q, ATTR_axis), batch = word(q, ATTR_batch), mode = word(q, ATTR_mode);
     if (!dtype_is_int(idx->dtype))
-        return text(q, "an index is of integers, not %s", dtype_name(idx->dtype));
+        return infer_say(q, "an index is of integers, not %s", dtype_name(idx->dtype));
     if (axis < 0 || axis >= x->rank)
         return "there is no such axis";
     if (batch < 0 || batch > axis || batch > idx->rank)
@@ -527,16 +517,16 @@ static const char *infer_gather(Infer *q)
     Dim shape[2 * MAX_RANK];
     uint32_t rank = 0;
     for (uint32_t i = 0; i < axis; i++) {
-        if (i < batch && !same_size(q, x->shape[i], idx->shape[i]))
-            return text(q, "the sizes %s and %s of axis %u differ", size(q, x->shape[i]),
-                        size(q, idx->shape[i]), i);
+        if (i < batch && !infer_same_size(q, x->shape[i], idx->shape[i]))
+            return infer_say(q, "the sizes %s and %s of axis %u differ", size(q, x->shape[i]),
+                             size(q, idx->shape[i]), i);
         shape[rank++] = x->shape[i];
     }
     for (uint32_t i = (uint32_t)batch; i < idx->rank; i++)
         shape[rank++] = idx->shape[i];
     for (uint32_t i = (uint32_t)axis + 1; i < x->rank; i++)
         shape[rank++] = x->shape[i];
-    return result(q, x->dtype, shape, rank);
+    return infer_result(q, x->dtype, shape, rank);
 }
 
 /* --- the rest ------------------------------------------------------------------------------------
@@ -549,7 +539,7 @@ static const char *infer_call(Infer *q)
         return "there is no such graph";
     const Graph *g = q->p->graphs.at[graph];
     if (g->params.n != q->nin)
-        return text(q, "%u operands for %u parameters", q->nin, g->params.n);
+        return infer_say(q, "%u operands for %u parameters", q->nin, g->params.n);
     if (g->results.n == 0 || results < 0 || results > (int64_t)g->results.n)
         return "the number of results is wrong";
     for (uint32_t i = 0; i < q->nin; i++) {
@@ -557,13 +547,13 @@ static const char *infer_call(Infer *q)
         const TypeInfo y = *val_info(q->p, g, g->params.at[i].val);
         bool same = x.dtype == y.dtype && x.rank == y.rank;
         for (uint32_t k = 0; same && k < x.rank; k++)
-            same = same_size(q, x.shape[k], y.shape[k]);
+            same = infer_same_size(q, x.shape[k], y.shape[k]);
         if (!same)
-            return text(q, "operand %u is %s, the parameter %s", i, show(q, &x), show(q, &y));
+            return infer_say(q, "operand %u is %s, the parameter %s", i, show(q, &x), show(q, &y));
     }
     for (uint32_t i = 0; i < g->results.n; i++) {
         const TypeInfo r = *val_info(q->p, g, g->results.at[i].val);
-        const char *error = result(q, r.dtype, r.shape, r.rank);
+        const char *error = infer_result(q, r.dtype, r.shape, r.rank);
         if (error)
             return error;
     }
@@ -573,8 +563,8 @@ static const char *infer_call(Infer *q)
 static const char *infer_effect(Infer *q)
 {
     if (q->op == OP_check && q->x[0].dtype != DT_bool)
-        return text(q, "a check is of bool, not %s", dtype_name(q->x[0].dtype));
-    return result(q, q->x[0].dtype, q->x[0].shape, q->x[0].rank);
+        return infer_say(q, "a check is of bool, not %s", dtype_name(q->x[0].dtype));
+    return infer_result(q, q->x[0].dtype, q->x[0].shape, q->x[0].rank);
 }
 
 /* Constants and sizes may be used on any device. */
@@ -671,7 +661,7 @@ const char *infer_types(Builder *b, Op op, const Val *in, uint32_t nin, const At
                .types = types};
     const OpInfo *info = op_info(op);
     if ((int)nin < info->nmin || (info->nmax >= 0 && (int)nin > info->nmax))
-        return text(&q, "%u operands for %s", nin, info->name);
+        return infer_say(&q, "%u operands for %s", nin, info->name);
     for (uint32_t i = 0; i < nin; i++) {
         CHECK(in[i].node > 0 && in[i].node < b->g->nodes.n &&
               in[i].result < b->g->nodes.at[in[i].node].nout);

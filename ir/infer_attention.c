@@ -5,17 +5,12 @@
  * SPDX-License-Identifier: MIT */
 #include "ir/infer_internal.h"
 
-static bool same_size(Infer *q, Dim a, Dim b)
-{
-    return dim_same(a, b) || dim_equal(q->dims, a, b) == YES;
-}
-
 static const char *bad_bias(Infer *q, const TypeInfo *bias, const Dim *scores)
 {
     if (bias->dtype != DT_f32 || bias->rank != 4)
         return "the bias is not f32 of 4 axes";
     for (int i = 0; i < 4; i++)
-        if (!dim_is_one(q->dims, bias->shape[i]) && !same_size(q, bias->shape[i], scores[i]))
+        if (!dim_is_one(q->dims, bias->shape[i]) && !infer_same_size(q, bias->shape[i], scores[i]))
             return infer_say(q, "axis %d of the bias does not fit", i);
     return NULL;
 }
@@ -30,11 +25,12 @@ static const char *bad_operands(Infer *q, uint32_t first, Dim *scores)
         if (x[i].rank != 4 || !dtype_is_float(x[i].dtype) || x[i].dtype != x[0].dtype)
             return "q, k and v are not of one float type and 4 axes";
     for (int i = 1; i < 3; i++)
-        if (!same_size(q, x[i].shape[0], x[0].shape[0]))
+        if (!infer_same_size(q, x[i].shape[0], x[0].shape[0]))
             return "the batches differ";
-    if (!same_size(q, x[1].shape[3], x[0].shape[3]))
+    if (!infer_same_size(q, x[1].shape[3], x[0].shape[3]))
         return "q and k have vectors of different lengths";
-    if (!same_size(q, x[2].shape[1], x[1].shape[1]) || !same_size(q, x[2].shape[2], x[1].shape[2]))
+    if (!infer_same_size(q, x[2].shape[1], x[1].shape[1]) ||
+        !infer_same_size(q, x[2].shape[2], x[1].shape[2]))
         return "k and v differ";
     int64_t h, g;
     if (!dim_is_const(q->dims, x[0].shape[2], &h) || !dim_is_const(q->dims, x[1].shape[2], &g) ||

@@ -12,11 +12,6 @@ static int64_t word(const Infer *q, AttrName name)
     return q->attrs[attr_index(q->op, name)].at[0];
 }
 
-static bool same_size(Infer *q, Dim a, Dim b)
-{
-    return dim_same(a, b) || dim_equal(q->dims, a, b) == YES;
-}
-
 /* upd has the shape of what gather would give. */
 static const char *bad_updates(Infer *q, uint32_t axis, uint32_t batch, uint32_t joint)
 {
@@ -27,12 +22,12 @@ static const char *bad_updates(Infer *q, uint32_t axis, uint32_t batch, uint32_t
     for (uint32_t i = 0, k = 0; i < x->rank; i++) {
         if (i == axis) {
             for (uint32_t j = batch; j < idx->rank; j++, k++)
-                if (!same_size(q, u->shape[k], idx->shape[j]))
+                if (!infer_same_size(q, u->shape[k], idx->shape[j]))
                     return infer_say(q, "axis %u of the updates does not fit the index", k);
             i += joint - 1;
             continue;
         }
-        if (!same_size(q, u->shape[k], x->shape[i]))
+        if (!infer_same_size(q, u->shape[k], x->shape[i]))
             return infer_say(q, "axis %u of the updates does not fit", k);
         k++;
     }
@@ -61,7 +56,7 @@ const char *infer_scatter(Infer *q)
         return infer_say(q, "%s is not for %s", reducer_info((Reducer)kind)->name,
                          dtype_name(x->dtype));
     for (uint32_t i = 0; i < batch; i++)
-        if (!same_size(q, x->shape[i], idx->shape[i]))
+        if (!infer_same_size(q, x->shape[i], idx->shape[i]))
             return infer_say(q, "axis %u of the index does not fit", i);
     const char *error = bad_updates(q, (uint32_t)axis, (uint32_t)batch, (uint32_t)joint);
     return error ? error : infer_result(q, x->dtype, x->shape, x->rank);

@@ -23,6 +23,8 @@ const char *infer_say(Infer *q, const char *fmt, ...) __attribute__((format(prin
 /** One more result; NULL, or why it cannot be. */
 const char *infer_result(Infer *q, DType t, const Dim *shape, uint32_t rank);
 
+/** Two sizes are proved to be the same. */
+bool infer_same_size(Infer *q, Dim a, Dim b);
 /** Whether a reducer is for elements of a type. */
 bool infer_reducer_takes(Reducer r, DType t);
 

@@ -262,7 +262,6 @@ typedef enum { SUM_times, SUM_linear, SUM_dot, SUM_factor, SUM_reduce, SUM_carry
 static SumKind sum_kind(const Build *q, Val v)
 {
     const Node *n = node_of(q, v);
-    double zero;
     if (!dep(q, v))
         return SUM_times;
     if (n->nout > 1 || node_mentions(q->p, n, q->trace->loop))
@@ -281,10 +280,7 @@ static SumKind sum_kind(const Build *q, Val v)
     case OP_slice:
         return SUM_linear;
     case OP_pad:
-        zero = 1;
-        if (node_of(q, n->in[1])->op == OP_const && val_is_fill(q->p, q->g, n->in[1], 0))
-            zero = 0;
-        return zero == 0 ? SUM_linear : SUM_carry;
+        return val_is_fill(q->p, q->g, n->in[1], 0) ? SUM_linear : SUM_carry;
     case OP_dot: {
         const bool a = dep(q, n->in[0]), b = dep(q, n->in[1]);
         if (a != b)
