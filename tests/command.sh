@@ -409,6 +409,20 @@ expect 1 'must be' 'pairs.tn:[78]' -- "$tenon" -run pairs.tn put x=ones B=1 H=3
 expect 0 'd_w: f32\[4, 3\] = 2 2 2' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=4 -grad d_y=ones
 expect 1 'H is 5, but divided by 2 must leave 0' -- "$tenon" -run pairs.tn forward x=ones w=ones B=2 H=5 -grad d_y=ones
 
+# an equality that is no fact of one size: what is added or joined still gets one shape
+cat >thirds.tn <<'END'
+fn halves(x) { return repeat_interleave(max_pool1d(x, 2), 2, -1) }
+fn thirds(x) { return repeat_interleave(max_pool1d(x, 3), 3, -1) }
+module M {
+    fn add(x: [B, 2, H]) -> (y: []) { y = (halves(x) + thirds(x)).sum() }
+    fn join(x: [B, 2, H]) -> (y: []) { y = cat([halves(x), thirds(x)], axis = 1).sum() }
+}
+model m = M()
+END
+expect 0 'd_x: f32\[1, 2, 6\] = 5 0 2 3 2 0 5 0 2 3 2 0' -- "$tenon" -run thirds.tn add x=ones B=1 H=6 -grad
+expect 0 'y: f32\[\] = 24' -- "$tenon" -run thirds.tn join x=ones B=1 H=7
+expect 1 'must be' 'thirds.tn:4' -- "$tenon" -run thirds.tn add x=ones B=1 H=8
+
 # --- not in this version -------------------------------------------------------------------------------
 for o in '-S -python' -famp=bf16 -fplace=auto; do
     name=${o#-S }
