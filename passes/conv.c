@@ -33,12 +33,19 @@ static int64_t count_of(const Conv *c, Dim d, int64_t otherwise)
     return dim_is_const(c->t, d, &n) ? n : otherwise;
 }
 
-static double elements(const Conv *c, bool windows)
+/* Elements of a window, or of what it slides over. */
+static double elements(DimTable *t, const Window *w, uint32_t n, bool windows)
 {
-    double n = 1;
-    for (uint32_t i = 0; i < c->n; i++)
-        n *= dim_hint(c->t, windows ? c->axes[i].size : c->axes[i].out);
-    return n;
+    double product = 1;
+    for (uint32_t i = 0; i < n; i++)
+        product *= dim_hint(t, windows ? w[i].size : w[i].out);
+    return product;
+}
+
+/* A gradient of weights. */
+static bool is_long(DimTable *t, const Window *w, uint32_t n)
+{
+    return elements(t, w, n, true) > elements(t, w, n, false);
 }
 
 /* --- fold ------------------------------------------------------------------------------------- */
@@ -259,7 +266,7 @@ static Val product_form(const Conv *c)
     for (uint32_t i = 0; i < n; i++)
         axes[i] = spatial + i;
     const Val x = build_window(c->b, images_by_group(c), (Val){0, 0}, axes, n, c->axes);
-    const bool weights = elements(c, true) > elements(c, false); /* a gradient of weights */
+    const bool weights = is_long(c->t, c->axes, n);
     uint32_t at = 0;
     if (g)
         perm[at++] = 1;
@@ -282,19 +289,11 @@ static Val product_form(const Conv *c)
 
 /* --- what stays ------------------------------------------------------------------------------- */
 
-static double known(const Program *p, const Window *w, uint32_t n, bool windows)
-{
-    double product = 1;
-    for (uint32_t i = 0; i < n; i++)
-        product *= dim_hint(p->cx->dims, windows ? w[i].size : w[i].out);
-    return product;
-}
-
 bool conv_is_long(const Program *p, const Graph *g, const Node *n)
 {
     Window w[MAX_RANK];
     const uint32_t axes = node_windows(p, g, n, w);
-    return known(p, w, axes, true) > known(p, w, axes, false);
+    return is_long(p->cx->dims, w, axes);
 }
 
 /* Rows and columns that a cell packs for one channel, around the least that it works on. */

@@ -111,13 +111,13 @@ Kern *fuse_contract(Fuser *f, uint32_t id);
 
 /** The stored value that v is a strided view of (v itself: none); false: it is no such view. */
 bool fuse_strided(const Fuser *f, Val v, FuseView *out);
-/** Stores the operands of an opaque op, and its kernel (fuse_opaque.c). */
 /** What ops read through views is no piece of a concat: strides are those of its own storage. */
 void fuse_own_operands(Fuser *f);
+/** Stores the operands of an opaque op, and its kernel (fuse_opaque.c). */
 void fuse_prepare_opaque(Fuser *f, uint32_t id);
+Kern *fuse_opaque(Fuser *f, uint32_t id);
 /** The value in memory that operand i of a scan is a view of (fuse_loop.c). */
 Val fuse_loop_source(const Fuser *f, const Node *scan, uint32_t i);
-Kern *fuse_opaque(Fuser *f, uint32_t id);
 
 /** The kernel of one stored node. */
 Kern *fuse_kern(Fuser *f, uint32_t id);

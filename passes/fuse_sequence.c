@@ -74,12 +74,11 @@ static uint32_t next(const Sequence *w)
     uint32_t best = 0;
     double least = 0;
     for (uint32_t i = 0; i < w->ready.n; i++) {
-        const double grows = growth(w, w->f->ks.at[w->ready.at[i]]);
+        const double grows = growth(w, w->f->ks.at[w->ready.at[i]]), frees = grows < 0 ? grows : 0;
         const bool earlier = w->rank[w->ready.at[i]] < w->rank[w->ready.at[best]];
-        if (i == 0 || grows < least || (!(grows > least) && earlier) ||
-            (least >= 0 && grows >= 0 && earlier)) {
+        if (i == 0 || frees < least || (!(frees > least) && earlier)) {
             best = i;
-            least = grows < 0 ? grows : 0;
+            least = frees;
         }
     }
     return best;

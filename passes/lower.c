@@ -719,10 +719,7 @@ static void lower_graph(Lower *l, Graph *g)
     copy_results(l, false);
     copy_commits(l, false);
     /* results read what commits overwrite, so temporaries go first, in the order they were noted */
-    for (uint32_t i = 0; i < l->late.n; i++) {
-        const LateCopy *c = &l->late.at[i];
-        lower_copy_loc(l, &c->dst, &c->src, c->dtype, c->name, c->site);
-    }
+    lower_late_copies(l);
     host_order(l);
     host_strips(l);
     host_conflicts(l);

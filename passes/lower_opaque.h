@@ -36,9 +36,9 @@ typedef struct {
     int threads;  /* CUDA: of a block, which works on one cell */
 } OpaqueCall;
 
-/** A loc without a buffer is a null pointer. */
+/** An operand of the node, or a result of it (mode K_OUT, K_INOUT). A loc without a buffer is a
+ * null pointer. */
 void opaque_arg(OpaqueCall *c, const Loc *loc, DType dtype, KMode mode, Sym name);
-/** An operand of the node, or a result of it (mode K_OUT, K_INOUT). */
 void opaque_int(OpaqueCall *c, Dim d);
 void opaque_grid(OpaqueCall *c, Dim extent);
 void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp);
@@ -52,7 +52,7 @@ void lower_cumulate(Lower *l, const FuseGroup *grp);
 /** The product of the axes [from, to). */
 Dim opaque_product(Lower *l, const TypeInfo *t, uint32_t from, uint32_t to);
 
-/** A function of runtime/kernels for elements of a type: "sort_T" and f32 give "sort_f32". */
+/** A function of runtime/kernels for elements of a type: "sort" and f32 give "sort_f32". */
 const char *opaque_name(Lower *l, const char *base, DType t);
 
 #endif
