@@ -8,7 +8,7 @@
 #include "codegen/cuda_internal.h"
 #include "ir/base/die.h"
 
-enum { SIDE = 32, MAX_LOADS = 6 };
+enum { SIDE = 32, MAX_LOADS = 6, SHARED_BYTES = 48 << 10 /* that every GPU gives a block */ };
 
 typedef struct {
     Cuda *c;
@@ -18,7 +18,7 @@ typedef struct {
     const KBlock *body;
     KExpr load[MAX_LOADS];
     const char *shared[MAX_LOADS], *i0, *j0; /* the tile's first result */
-    int nloads;
+    int nloads, bytes;                       /* of shared memory */
 } Turn;
 
 static void find_loops(Turn *w)
@@ -51,8 +51,13 @@ static void find_loads(Turn *w, KExpr e)
     if (!e.id || t->seen[e.id] == t->mark)
         return;
     t->seen[e.id] = t->mark;
-    if (x->kind == KE_LOAD && w->nloads < MAX_LOADS && lies_across(w, x))
-        w->load[w->nloads++] = e;
+    if (x->kind == KE_LOAD && w->nloads < MAX_LOADS && lies_across(w, x)) {
+        const int bytes = SIDE * (SIDE + 1) * dtype_size(t->k->params.at[x->param].dtype);
+        if (w->bytes + bytes <= SHARED_BYTES) { /* else it is read as it lies */
+            w->load[w->nloads++] = e;
+            w->bytes += bytes;
+        }
+    }
     for (uint32_t i = 0; i < x->nin && x->kind != KE_SELECT; i++)
         find_loads(w, x->in[i]);
 }

@@ -215,6 +215,8 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" heads B=2 S=9 x=randn
     counted 0 "" turned_half N=64 x=randn
     both maps 0 "" turned_half N=45 x=randn
+    # more than fits into shared memory
+    both maps 0 "" turned_wide N=45 M=70 a=randn b=randn c=randn d=randn e=randn f=randn
     counted 0 "" bias -training N=5 x=randn b=randn r=randn
     name=z
     counted 0 "" odd_axis x=randn y=randn
