@@ -98,7 +98,6 @@ static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end
             declare_crossing(c, &b->at[i]);
             array[i - first] = t->names.taken.at[t->names.taken.n - 1];
         }
-    VEC(uint32_t) arrays = {0};
     emit_open(&t->e, "for (int l = 0; l < %s; l++) {", c->strip.count);
     Scope scope = scope_begin(t);
     for (uint32_t i = first; i < end; i++) {
@@ -114,7 +113,6 @@ static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end
         const char *element = arena_printf(t->a, "%s[l]", array[i - first]);
         ktext_line(t, s);
         emit_line(&t->e, "%s = %s;", element, ktext_expr(t, s->expr).text);
-        vec_push(t->a, &arrays, s->expr.id);
         ktext_let(t, s->expr, (Text){element, PREC_PRIMARY});
     }
     scope_end(t, scope);

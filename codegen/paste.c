@@ -117,8 +117,6 @@ static const char *type_word(Arena *a, const char *word, DType t, DType index)
         return wide ? "uint64_t" : "uint32_t";
     if (!strcmp(word, "T_bits"))
         return arena_printf(a, "%d", 8 * dtype_size(t));
-    if (!strcmp(word, "T_float"))
-        return dtype_is_float(t) ? "1" : "0";
     size_t n = strlen(word);
     if (index != DT_none && n > 4 && !strcmp(word + n - 4, "_T_I"))
         return arena_printf(a, "%.*s_%s_%s", (int)(n - 4), word, dtype_name(t), dtype_name(index));

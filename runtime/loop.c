@@ -29,7 +29,7 @@ static bool step_varies(const tn_program *p, const tn_step *s, int symbol)
     return false;
 }
 
-/* Sizes, buffers and steps in one list each; NULL out: counts. */
+/* Sizes, steps and buffers, in a list each; count: only how many there are. */
 static void collect(const tn_program *p, tn__loop *l, bool count)
 {
     const tn_step *s = &p->steps[l->step];

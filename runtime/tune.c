@@ -2,9 +2,9 @@
  * takes. A plan with such choices measures in its first calls: each call runs one alternative of
  * every choice, as any call would, with events around their steps. Then the fastest is kept.
  *
- *   TENON_TUNE=FILE  answers are read from this file and written to it, a line each; later
- * processes measure nothing TENON_TUNE=0     nothing is measured: the first alternative that the
- * machine has
+ *   TENON_TUNE=FILE  answers are read from this file and written to it, a line each: later processes
+ *                    measure nothing
+ *   TENON_TUNE=0     nothing is measured: the first alternative that the machine has
  *
  * SPDX-License-Identifier: MIT */
 #include "runtime/backend.h"

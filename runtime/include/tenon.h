@@ -245,7 +245,7 @@ TN_API int tn_program_args(const tn_model *m, int program, tn_argument *out, int
  * A model on a GPU takes tensors of its GPU in place (those that are strided or not aligned to 16
  * bytes are copied) and returns before the work is done. Tensors in host memory are copied to the
  * GPU or back, and then the call returns when all is done; memory of type kDLCUDAHost for an
- * argument does not make it wait. A result with data == NULL is allocated where its `device` says,
+ * argument does not make it wait. A result with data == NULL is allocated where its `device` says
  * (in host memory or on the model's GPU) or, where that is {0, 0}, on the GPU if any tensor of the
  * call is there, else on the host. A failed call leaves the descriptors of results as they were.
  * After a failure in the middle of a change of the state, calls are refused until the state is

@@ -8,7 +8,24 @@
  * mode: an index out of range is 0 reported, 1 clamped, 2 left out.
  * SPDX-License-Identifier: MIT */
 
-/*@ scatter_T_I: */
+/*@ scatter_row_T: */
+TN_FN void tn_scatter_row_T(T_mem *restrict o, const T_mem *restrict u, int64_t R, int kind)
+{
+    if (kind == 0)
+        for (int64_t r = 0; r < R; r++)
+            o[r] = u[r];
+    else if (kind == 1)
+        for (int64_t r = 0; r < R; r++)
+            o[r] = (T_mem)(o[r] + u[r]);
+    else if (kind == 2)
+        for (int64_t r = 0; r < R; r++)
+            o[r] = o[r] > u[r] || o[r] != o[r] ? o[r] : u[r];
+    else
+        for (int64_t r = 0; r < R; r++)
+            o[r] = o[r] < u[r] || o[r] != o[r] ? o[r] : u[r];
+}
+
+/*@ scatter_T_I: scatter_row_T */
 TN_FN void tn_scatter_T_I(T_mem *restrict out, const I_mem *restrict idx, const T_mem *restrict upd,
                           int64_t outer, int64_t part, int64_t parts, int64_t M, int64_t N,
                           int64_t I, int64_t R, int kind, int mode, int32_t *error, int site)
@@ -29,24 +46,11 @@ TN_FN void tn_scatter_T_I(T_mem *restrict out, const I_mem *restrict idx, const 
             }
             continue;
         }
-        T_mem *o = out + k * R;
-        const T_mem *u = upd + i * R;
-        if (kind == 0)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = u[r];
-        else if (kind == 1)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = (T_mem)(o[r] + u[r]);
-        else if (kind == 2)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = o[r] > u[r] || o[r] != o[r] ? o[r] : u[r];
-        else
-            for (int64_t r = 0; r < R; r++)
-                o[r] = o[r] < u[r] || o[r] != o[r] ? o[r] : u[r];
+        tn_scatter_row_T(out + k * R, upd + i * R, R, kind);
     }
 }
 
-/*@ scatter_unique_T_I: */
+/*@ scatter_unique_T_I: scatter_row_T */
 TN_FN void tn_scatter_unique_T_I(T_mem *restrict out, const I_mem *restrict idx,
                                  const T_mem *restrict upd, int64_t outer, int64_t part,
                                  int64_t parts, int64_t M, int64_t N, int64_t I, int64_t R,
@@ -66,19 +70,6 @@ TN_FN void tn_scatter_unique_T_I(T_mem *restrict out, const I_mem *restrict idx,
             }
             continue;
         }
-        T_mem *o = out + k * R;
-        const T_mem *u = upd + i * R;
-        if (kind == 0)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = u[r];
-        else if (kind == 1)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = (T_mem)(o[r] + u[r]);
-        else if (kind == 2)
-            for (int64_t r = 0; r < R; r++)
-                o[r] = o[r] > u[r] || o[r] != o[r] ? o[r] : u[r];
-        else
-            for (int64_t r = 0; r < R; r++)
-                o[r] = o[r] < u[r] || o[r] != o[r] ? o[r] : u[r];
+        tn_scatter_row_T(out + k * R, upd + i * R, R, kind);
     }
 }
