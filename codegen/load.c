@@ -17,6 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+_Static_assert((int)STRIP_MAX_STEPS == (int)TN_STRIP_STEPS &&
+                   (int)STRIP_MAX_BUFFERS == (int)TN_STRIP_BUFFERS,
+               "what lowering makes is what the runtime takes");
+
 static const char mark[8] = {'t', 'e', 'n', 'o', 'n', 's', 'o', '1'};
 
 static const char *const flags[] = {"-std=c11",

@@ -89,6 +89,7 @@ typedef struct {
     bool depth;
     Dim rows;
 } StepStrip;
+enum { STRIP_MAX_STEPS = 16, STRIP_MAX_BUFFERS = 16 }; /* as in tenon_program.h */
 
 typedef struct {
     Sym name;

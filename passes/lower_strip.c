@@ -35,6 +35,8 @@ static bool steps_fit(Strips *w)
 {
     const Step *step = &w->h->steps.at[w->s.first];
     uint32_t products = 0;
+    if (w->s.n > STRIP_MAX_STEPS)
+        return false;
     for (uint32_t i = 0; i < w->s.n; i++) {
         const Step *s = &step[i];
         if (s->kind == STEP_GEMM) {
@@ -175,6 +177,7 @@ static void drop_memory(const Strips *w)
     for (uint32_t i = 0; i < h->tape.n; i++)
         w->in_use[root_of(h, h->tape.at[i])] = true;
     mark_uses(w);
+    uint32_t *dropped = arena_array(w->l->a, uint32_t, h->strips.n + 1); /* of each strip */
     for (uint32_t i = 1; i < h->buffers.n; i++) {
         Buffer *b = &h->buffers.at[i];
         if (!b->strip)
@@ -186,7 +189,9 @@ static void drop_memory(const Strips *w)
         bool good = b->kind == BUF_TEMP && !w->in_use[i] && row_major_rows(&of, b);
         for (uint32_t k = s->first; k < s->first + s->n && good && s->depth; k++)
             good = h->steps.at[k].kind != STEP_GEMM || root_of(h, h->steps.at[k].c.buf) != i;
-        if (!good)
+        if (good && dropped[b->strip] < STRIP_MAX_BUFFERS)
+            dropped[b->strip]++;
+        else
             b->strip = 0;
     }
 }

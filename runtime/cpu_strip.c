@@ -12,8 +12,6 @@
 #include <string.h>
 
 enum {
-    MAX_STEPS = 16,
-    MAX_BUFFERS = 16,
     BLOCK_BYTES = 768 << 10,  /* of a block's buffers: a part of the second cache, */
     LARGE_BYTES = 8 << 20,    /* or of the third where each block reads much else, too */
     SMALL_BYTES = 1 << 20,    /* of a product's other operand that stays in the second */
@@ -34,11 +32,11 @@ typedef struct {
     int slots;    /* blocks at work at the same time */
     size_t bytes; /* of a slot */
     int nbuffers;
-    int32_t buffer[MAX_BUFFERS];
-    int64_t row_bytes[MAX_BUFFERS];
-    size_t place[MAX_BUFFERS]; /* in a slot */
-    size_t panels[MAX_STEPS];  /* packed operands of products, behind the slots: offset + 1 */
-    size_t shared;             /* their bytes */
+    int32_t buffer[TN_STRIP_BUFFERS];
+    int64_t row_bytes[TN_STRIP_BUFFERS];
+    size_t place[TN_STRIP_BUFFERS]; /* in a slot */
+    size_t panels[TN_STRIP_STEPS];  /* packed operands of products, behind the slots: offset + 1 */
+    size_t shared;                  /* their bytes */
 } Cut;
 
 static int64_t least(int64_t a, int64_t b)
@@ -92,7 +90,7 @@ static tn__gemm_args shape_of(const tn_program *p, const tn_gemm_step *g, const 
 /* Blocks share a packed copy of what each of them multiplies by. */
 static void cut_panels(Cut *c, const tn_program *p, const tn_strip *s, const int64_t *d)
 {
-    for (int i = 0; i < s->n && i < MAX_STEPS && c->blocks > 1 && !s->depth; i++) {
+    for (int i = 0; i < s->n && i < TN_STRIP_STEPS && c->blocks > 1 && !s->depth; i++) {
         const tn_step *t = &p->steps[s->first + i];
         const tn_gemm_step *g = t->kind == TN_STEP_GEMM ? &p->gemms[t->kernel] : NULL;
         if (!g || tn__cpu_has_panels(p, g))
@@ -113,7 +111,7 @@ static Cut cut(const tn_program *p, const int64_t *d, const size_t *bytes, int s
     int64_t width = 0;
     if (c.rows <= 0)
         return c;
-    for (int i = 1; i < p->nbuffers && c.nbuffers < MAX_BUFFERS; i++)
+    for (int i = 1; i < p->nbuffers && c.nbuffers < TN_STRIP_BUFFERS; i++)
         if (p->buffers[i].strip == strip + 1) {
             c.buffer[c.nbuffers] = i;
             c.row_bytes[c.nbuffers] = (int64_t)bytes[i] / c.rows;
@@ -162,7 +160,7 @@ typedef struct {
     Call *c;
     const tn_strip *s;
     Cut cut;
-    Part part[MAX_STEPS];
+    Part part[TN_STRIP_STEPS];
     int nparts;
     char *memory;
     atomic_int_fast64_t next; /* block */
@@ -359,7 +357,7 @@ tn_status tn__cpu_strip(Call *c, int strip)
     s.cut = cut(c->p, c->plan->dims, c->plan->bytes, strip, tn__pool_threads(c->m->ctx->pool));
     if (s.cut.rows <= 0)
         return TN_OK;
-    if (s.s->n > MAX_STEPS)
+    if (s.s->n > TN_STRIP_STEPS)
         return tn__fail(TN_ABI, "%s: a strip has too many steps", c->p->name);
     return run(&s);
 }

@@ -162,6 +162,7 @@ typedef struct {
 /* Steps first .. first+n-1, products and launches, that the CPU runs block by block of `rows` (number of
  * a size). Rows: those of each product (batch0 * batch1 * m), some cells of each launch; blocks are
  * independent. Depth: the one product's k. Buffers of the strip have memory for the rows of a block. */
+enum { TN_STRIP_STEPS = 16, TN_STRIP_BUFFERS = 16 }; /* no strip has more */
 typedef struct {
     int32_t first, n, depth, rows;
 } tn_strip;
