@@ -11,6 +11,7 @@
 
 enum {
     WORK = 4,         /* weight of what is worth a place in memory */
+    WORK_ENOUGH = 1 << 20,
     CPU_KEPT = 32768, /* elements of local arrays */
     CUDA_LANES = 1024
 };
@@ -26,6 +27,8 @@ typedef struct {
     uint32_t *first;  /* 1 + first pass that evaluates it for certain; 0: none */
     uint32_t *last;   /* last pass that uses it as a kept value; 0: it is not kept */
     uint32_t *keep;   /* number of its kept value + 1 */
+    uint32_t *seen;   /* last walk that came to it */
+    uint32_t walk;
     KExpr *map;       /* of the pass that is being rewritten */
     uint32_t n;       /* expressions before rewriting */
     VEC(uint32_t) chosen;
@@ -75,6 +78,8 @@ static void find_properties(Keeps *w)
             w->varies[e] |= w->varies[x->in[i].id];
             streams |= w->streams[x->in[i].id];
             w->weight[e] += w->weight[x->in[i].id];
+            if (w->weight[e] > WORK_ENOUGH)
+                w->weight[e] = WORK_ENOUGH;
         }
         w->streams[e] = streams;
     }
@@ -121,8 +126,9 @@ static bool work_below(const Keeps *w, KExpr e, uint32_t pass)
 
 static void choose_in(Keeps *w, KExpr e, uint32_t pass, Choice choice)
 {
-    if (!e.id || !w->varies[e.id])
+    if (!e.id || !w->varies[e.id] || w->seen[e.id] == w->walk)
         return;
+    w->seen[e.id] = w->walk; /* a value used twice at every step is not walked both ways */
     const KExprInfo *x = kexpr(w->k, e);
     if (w->first[e.id] && w->first[e.id] <= pass && worth(w, e, choice) &&
         !(choice == KEEP_WORK && work_below(w, e, pass))) {
@@ -141,9 +147,11 @@ static uint32_t choose(Keeps *w, Choice choice)
     uint32_t most = 0;
     while (w->chosen.n)
         w->last[w->chosen.at[--w->chosen.n]] = 0;
-    for (uint32_t p = 1; p < w->w->nphases; p++)
+    for (uint32_t p = 1; p < w->w->nphases; p++) {
+        w->walk++;
         for (uint32_t i = 0; i < w->w->phase[p].fold.n; i++)
             choose_in(w, w->w->phase[p].fold.at[i].expr, p, choice);
+    }
     for (uint32_t p = 1; p < w->w->nphases; p++) {
         uint32_t now = 0;
         for (uint32_t i = 0; i < w->chosen.n; i++)
@@ -246,6 +254,7 @@ uint32_t row_keeps(Row *row, const RowAxes *x, uint32_t nside)
     w.first = arena_array(a, uint32_t, w.n);
     w.last = arena_array(a, uint32_t, w.n);
     w.keep = arena_array(a, uint32_t, w.n);
+    w.seen = arena_array(a, uint32_t, w.n);
     find_properties(&w);
     for (uint32_t p = 0; p < row->nphases; p++)
         for (uint32_t i = 0; i < row->phase[p].fold.n; i++)

@@ -206,6 +206,12 @@ for o in -O -W -fno-; do
 done
 expect 2 '-threads wants a number of at most 256' -- run forward x=1 -threads 257
 
+# a product for each piece of an operand: more steps than the CPU runs block by block
+pieces=$(seq -f 'x%g' -s ', ' 18)
+printf 'module M { fn f(%s: [N, 32], w: [576, 64]) -> (y: [N, 64]) { return relu(concat([%s], 1) @ w) } }\nmodel m = M()\n' \
+    "${pieces//,/: [N, 32],}" "$pieces" >pieces.tn
+expect 0 'y: f32\[40, 64\] = 576 576' -- "$tenon" -run pieces.tn f N=40 $(seq -f 'x%g=ones' 18) w=ones
+
 # an output may take the place of an input
 npz x.npy x=f32:3x64:wave
 check "npy" sh -c "python3 -c 'import zipfile; open(\"x.npy\", \"wb\").write(zipfile.ZipFile(\"five.npz\").read(\"x.npy\"))'"
