@@ -69,7 +69,7 @@ typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t
 #define TN_FLAT
 #elif defined __GNUC__ /* what a kernel calls must be compiled for its processor, too */
 #define TN_KERNEL static inline __attribute__((always_inline)) void
-#define TN_INLINE static inline
+#define TN_INLINE static inline __attribute__((noclone)) /* gcc flattens no clones with constants */
 #define TN_FLAT __attribute__((flatten))
 #else
 #define TN_KERNEL static inline void
