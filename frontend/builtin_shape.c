@@ -270,22 +270,16 @@ static bool not_alike(Elab *e, const Call *c, Val x, Val y, uint32_t except)
     return false;
 }
 
-/* All get the sizes of the first: an entry check may be all that says that they are equal. */
 static bool check_alike(Elab *e, const Call *c, Val *v, uint32_t n, uint32_t except)
 {
     const TypeInfo first = *type_at(e, v[0]);
     for (uint32_t i = 1; i < n; i++) {
-        TypeInfo t = *type_at(e, v[i]);
-        bool same = t.rank == first.rank, known = true;
-        for (uint32_t k = 0; k < t.rank && same; k++) {
+        const TypeInfo t = *type_at(e, v[i]);
+        bool same = t.rank == first.rank;
+        for (uint32_t k = 0; k < t.rank && same; k++)
             same = k == except || prove_equal(e, c->at, first.shape[k], t.shape[k]);
-            known = known && (k == except || dim_equal(e->dims, first.shape[k], t.shape[k]) == YES);
-            t.shape[k] = k == except ? t.shape[k] : first.shape[k];
-        }
         if (!same)
             return not_alike(e, c, v[0], v[i], except);
-        if (!known)
-            v[i] = build_reshape(&e->b, v[i], t.shape, t.rank);
     }
     return true;
 }

@@ -209,27 +209,6 @@ bool check_broadcast(Elab *e, Span at, const Value *const *in, const Span *in_at
     return true;
 }
 
-/* Sizes of which only an entry check says that they are equal are written in one way. */
-static void agree(Elab *e, Val *x, uint32_t n)
-{
-    Dim all[MAX_RANK] = {{0}}; /* by axis from the end */
-    for (uint32_t i = 0; i < n; i++) {
-        TypeInfo t = *type_at(e, x[i]);
-        bool known = true;
-        for (uint32_t k = 0; k < t.rank; k++) {
-            Dim *const at = &t.shape[t.rank - 1 - k];
-            if (dim_is_one(e->dims, *at))
-                continue;
-            if (!all[k].id)
-                all[k] = *at;
-            known = known && dim_equal(e->dims, *at, all[k]) == YES;
-            *at = all[k];
-        }
-        if (!known)
-            x[i] = build_reshape(&e->b, x[i], t.shape, t.rank);
-    }
-}
-
 /* ---- pointwise ---- */
 
 static bool is_math_op(Op op, double a, double b, double c, double *out)
@@ -469,7 +448,6 @@ bool pointwise(Elab *e, Op op, Span at, const Value *const *in, const Span *in_a
     Val x[3];
     for (uint32_t i = 0; i < n; i++)
         x[i] = val_as(e, in[i], i < first ? DT_bool : t);
-    agree(e, x, n);
     Val y = n == 1   ? build1(&e->b, op, x[0])
             : n == 2 ? build2(&e->b, op, x[0], x[1])
                      : build3(&e->b, op, x[0], x[1], x[2]);

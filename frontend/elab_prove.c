@@ -93,6 +93,8 @@ bool prove_equal(Elab *e, Span at, Dim a, Dim b)
     if (dim_same(a, b))
         return true;
     Answer ans = dim_equal(e->dims, a, b);
+    if (e->entry && dim_equal_by_zeros(e->dims, a, b))
+        ans = UNKNOWN; /* known from another entry of the same sizes */
     e->unproved = ans == UNKNOWN;
     if (ans != UNKNOWN)
         return ans == YES;

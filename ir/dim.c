@@ -436,7 +436,7 @@ static bool quotient_term(DimTable *t, const Term *x, const Term *lead, bool sin
 }
 
 /* a = b*q + r by long division. */
-static void divide(DimTable *t, Dim a, Dim b, Dim *q, Dim *r)
+void dim_divide(DimTable *t, Dim a, Dim b, Dim *q, Dim *r)
 {
     *q = dim_const(t, 0);
     *r = a;
@@ -459,7 +459,7 @@ Dim dim_exact_div(DimTable *t, Dim d, Dim by)
     if (dim_is_zero(t, by))
         return (Dim){0};
     Dim q, r;
-    divide(t, d, by, &q, &r);
+    dim_divide(t, d, by, &q, &r);
     return dim_is_zero(t, r) ? q : (Dim){0};
 }
 
@@ -535,7 +535,7 @@ Dim dim_floordiv(DimTable *t, Dim a, Dim b)
     if (constant && c < 0)
         return dim_floordiv(t, dim_add_scaled(t, dim_const(t, 0), a, -1), dim_const(t, -c));
     Dim q, r;
-    divide(t, a, b, &q, &r);
+    dim_divide(t, a, b, &q, &r);
     if (dim_is_zero(t, r))
         return q;
     const Dim b0 = b;
@@ -658,6 +658,12 @@ uint64_t dim_symbol_bits(const DimTable *t, Dim d)
 bool dim_mentions_kind(const DimTable *t, Dim d, SymbolKind kind)
 {
     return poly(t, d)->kinds >> kind & 1;
+}
+
+uint32_t dim_zeros(const DimTable *t, const Dim **at)
+{
+    *at = t->zeros.at;
+    return t->zeros.n;
 }
 
 uint32_t dim_terms(const DimTable *t, Dim d, const Term **terms)

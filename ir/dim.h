@@ -54,9 +54,13 @@ Dim dim_max(DimTable *t, Dim a, Dim b);
 Dim dim_ceildiv(DimTable *t, Dim a, Dim b);
 Dim dim_product(DimTable *t, const Dim *d, uint32_t n); /* 1 for n == 0 */
 
-/** Adds `a == b` as a fact (a symbol with coefficient +-1 on one side is replaced). False if it
- * cannot be used as a substitution or contradicts what is known. */
+/** Adds `a == b` as a fact: a symbol with coefficient +-1 on one side is replaced; where there is
+ * none, the leading product of `a - b` is, in multiples. False if it contradicts what is known. */
 bool dim_assume_equal(DimTable *t, Dim a, Dim b);
+/** The differences that are 0 by facts that replace no symbol. */
+uint32_t dim_zeros(const DimTable *t, const Dim **at);
+/** Whether a == b follows from one of those only: each entry must then check it. */
+bool dim_equal_by_zeros(DimTable *t, Dim a, Dim b);
 
 bool dim_is_const(const DimTable *t, Dim d, int64_t *value);
 bool dim_is_one(const DimTable *t, Dim d);

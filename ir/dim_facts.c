@@ -287,12 +287,29 @@ bool dim_proves_nonneg(DimTable *t, Dim d)
     return nonneg(t, d);
 }
 
+/* d without multiples of what is known to be 0; both in terms of stand-ins. */
+static Dim without_zeros(DimTable *t, Dim d)
+{
+    for (uint32_t i = 0; i < t->zeros.n && !dim_is_zero(t, d); i++)
+        if (poly(t, d)->symbols & poly(t, t->zeros.at[i])->symbols) {
+            const Dim zero = expand(t, dim_normalize(t, t->zeros.at[i]));
+            Dim q;
+            if (!dim_is_zero(t, zero))
+                dim_divide(t, d, zero, &q, &d);
+        }
+    return d;
+}
+
 /* --- questions -------------------------------------------------------------------------------- */
 
 Answer dim_le(DimTable *t, Dim a, Dim b)
 {
-    const Dim d = dim_normalize(t, dim_sub(t, b, a));
+    Dim d = dim_normalize(t, dim_sub(t, b, a));
     if (nonneg(t, d))
+        return YES;
+    if (t->zeros.n)
+        d = without_zeros(t, expand(t, d));
+    if (t->zeros.n && nonneg(t, d))
         return YES;
     const Dim over = dim_sub(t, dim_sub(t, dim_const(t, 0), d), dim_const(t, 1));
     return nonneg(t, over) ? NO : UNKNOWN;
@@ -315,7 +332,7 @@ Answer dim_divisible(DimTable *t, Dim a, int64_t by)
     CHECK(by > 0);
     const Dim d = expand(t, dim_normalize(t, a));
     int64_t rest;
-    if (!all_divisible(t, d, by, &rest))
+    if (!all_divisible(t, d, by, &rest) && !all_divisible(t, without_zeros(t, d), by, &rest))
         return UNKNOWN;
     return rest == 0 ? YES : NO;
 }
@@ -331,7 +348,7 @@ Answer dim_equal(DimTable *t, Dim a, Dim b)
         return YES;
     if (lo > 0 || hi < 0)
         return NO;
-    d = expand(t, d);
+    d = without_zeros(t, expand(t, d));
     const Poly p = *poly(t, d);
     if (p.n == 0)
         return YES;
@@ -350,6 +367,17 @@ Answer dim_equal(DimTable *t, Dim a, Dim b)
         return NO;
     const Dim one = dim_const(t, 1), minus = dim_sub(t, dim_const(t, 0), d);
     return nonneg(t, dim_sub(t, d, one)) || nonneg(t, dim_sub(t, minus, one)) ? NO : UNKNOWN;
+}
+
+bool dim_equal_by_zeros(DimTable *t, Dim a, Dim b)
+{
+    const uint32_t n = t->zeros.n;
+    if (!n || dim_equal(t, a, b) != YES)
+        return false;
+    t->zeros.n = 0;
+    const bool always = dim_equal(t, a, b) == YES;
+    t->zeros.n = n;
+    return !always;
 }
 
 /* --- equalities ------------------------------------------------------------------------------- */
@@ -453,16 +481,19 @@ bool dim_assume_equal(DimTable *t, Dim a, Dim b)
     const Dim d = dim_normalize(t, dim_sub(t, a, b));
     if (dim_is_zero(t, d) || assume_remainder(t, d))
         return true;
-    if (dim_equal(t, a, b) == NO)
-        return false;
+    const Answer known = dim_equal(t, a, b);
+    if (known != UNKNOWN)
+        return known == YES;
     int64_t sign = 1;
     const Symbol s = replaceable(t, d,
                                  dim_is_symbol(t, a, NULL)   ? a
                                  : dim_is_symbol(t, b, NULL) ? b
                                                              : (Dim){0},
                                  &sign);
-    if (!s.id)
-        return false;
+    if (!s.id) {
+        vec_push(t->arena, &t->zeros, d);
+        return true;
+    }
     const Dim rest = dim_add_scaled(t, d, dim_of(t, s), -sign);
     const Dim to = sign > 0 ? dim_add_scaled(t, dim_const(t, 0), rest, -1) : rest;
     if (!move_facts(t, s, to))

@@ -26,6 +26,7 @@ struct DimTable {
     uint32_t *poly_table, poly_size;
     uint32_t *mono_table, mono_size;
     uint64_t replaced; /* bits of the symbols that have `equals` */
+    VEC(Dim) zeros;    /* what is 0 by facts that replace no symbol, in normal form */
     int depth;         /* of proofs, which may ask further questions */
     bool overflow;
 };
@@ -62,6 +63,8 @@ void termbuf_init(TermBuf *b);
 void termbuf_add(DimTable *t, TermBuf *b, int64_t coefficient, const Factor *factors, uint32_t n);
 Dim poly_make(DimTable *t, TermBuf *b);
 
+/** a = b*q + r by long division. */
+void dim_divide(DimTable *t, Dim a, Dim b, Dim *q, Dim *r);
 /** a + k * b */
 Dim dim_add_scaled(DimTable *t, Dim a, Dim b, int64_t k);
 Dim dim_of_atom(DimTable *t, Atom atom);

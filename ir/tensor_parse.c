@@ -45,14 +45,11 @@ static void parse_loop(Scan *q)
 
 static void parse_fact(Scan *q)
 {
-    const Sym s = text_word(q);
-    const char *text = sym_text(q->cx->names, s);
-    const Symbol symbol = text_symbol(q, text, strlen(text));
+    const Dim size = text_size(q);
     text_expect(q, "=");
     const Dim to = text_size(q);
-    if (!q->failed &&
-        (!symbol.id || !dim_assume_equal(q->cx->dims, dim_of(q->cx->dims, symbol), to)))
-        text_fail(q, "this cannot be a fact about %s", text);
+    if (!q->failed && !dim_assume_equal(q->cx->dims, size, to))
+        text_fail(q, "this is no fact: what is known already says otherwise");
 }
 
 static uint32_t slot_ref(Scan *q)
@@ -363,6 +360,7 @@ typedef struct {
 
 static void make_node(Scan *q, Line *l, Op op, const Val *in, uint32_t nin, const Attrs *as)
 {
+    q->b.place = nin ? PLACE_D0 : type_info(q->p, l->types[0])->place;
     const char *error = infer_check(&q->b, op, in, nin, as->at);
     if (error) {
         q->at = l->start;

@@ -454,6 +454,13 @@ static void print_symbols(const Program *p, StrBuf *out)
         dim_print(t, s->equals, out);
         sb_putc(out, '\n');
     }
+    const Dim *zeros;
+    const uint32_t nzeros = dim_zeros(t, &zeros);
+    for (uint32_t i = 0; i < nzeros; i++) {
+        sb_puts(out, "fact ");
+        dim_print(t, zeros[i], out);
+        sb_puts(out, " = 0\n");
+    }
 }
 
 static void print_state(const Program *p, StrBuf *out)

@@ -420,14 +420,44 @@ cat >thirds.tn <<'END'
 fn halves(x) { return repeat_interleave(max_pool1d(x, 2), 2, -1) }
 fn thirds(x) { return repeat_interleave(max_pool1d(x, 3), 3, -1) }
 module M {
+    param k: [2, 2, 3] = 0.5
     fn add(x: [B, 2, H]) -> (y: []) { y = (halves(x) + thirds(x)).sum() }
     fn join(x: [B, 2, H]) -> (y: []) { y = cat([halves(x), thirds(x)], axis = 1).sum() }
+    fn dots(x: [B, 2, H]) -> (y: []) { y = (halves(x) @ thirds(x).mT).sum() }
+    fn sums(x: [B, 2, H]) -> (y: []) { y = einsum("bch,bch->bc", halves(x), thirds(x)).sum() }
+    fn both(x: [B, 2, H]) -> (y: []) { y = conv1d(halves(x) * 2 + thirds(x), k, padding = 1).sum() }
+    fn att(x: [B, 2, H]) -> (y: []) {
+        let q = halves(x).mT.unsqueeze(1)
+        y = attention(q, thirds(x).mT.unsqueeze(1), q).sum()
+    }
+    fn put(x: [B, 2, H]) -> (y: []) {
+        let h = halves(x)
+        let z = h
+        z[:, 0] = thirds(x)[:, 1]
+        y = (z * h).sum() + where(h > 1, thirds(x), h).sum()
+    }
+    fn scatters(x: [B, 2, H]) -> (y: []) {
+        let h = halves(x) * thirds(x)
+        let idx = argsort(thirds(x), -1)
+        y = scatter_add(h, 2, idx, thirds(x)).sum() + gather(h, 2, idx).sum()
+    }
 }
 model m = M()
 END
-expect 0 'd_x: f32\[1, 2, 6\] = 5 0 2 3 2 0 5 0 2 3 2 0' -- "$tenon" -run thirds.tn add x=ones B=1 H=6 -grad
-expect 0 'y: f32\[\] = 24' -- "$tenon" -run thirds.tn join x=ones B=1 H=7
-expect 1 'must be' 'thirds.tn:4' -- "$tenon" -run thirds.tn add x=ones B=1 H=8
+while read -r method y grad line; do
+    expect 0 "d_x: f32\[1, 2, 6\] = $grad" -- "$tenon" -run thirds.tn "$method" x=ones B=1 H=6 -grad
+    expect 0 "y: f32\[\] = $y" -- "$tenon" -run thirds.tn "$method" x=ones B=1 H=7
+    expect 1 'must be' "$line" -- "$tenon" -run thirds.tn "$method" x=ones B=1 H=8
+done <<'END'
+add 24 5.0.2.3.2.0.5.0.2.3.2.0 thirds.tn:5
+join 24 5.0.2.3.2.0.5.0.2.3.2.0 thirds.tn:6
+dots 24 10.0.4.6.4.0.10.0.4.6.4.0 thirds.tn:7
+sums 12 5.0.2.3.2.0.5.0.2.3.2.0 thirds.tn:8
+both 96 18.0.12.8.10.0.18.0.12.8.10.0 thirds.tn:9
+att 12 2.0.2.0.2.0.2.0.2.0.2.0 prelude.tn
+put 24 4.0.4.0.4.0.9.0.6.3.6.0 thirds.tn:1[67]
+scatters 36 13.0.4.9.4.0.13.0.4.9.4.0 thirds.tn:
+END
 
 # --- not in this version -------------------------------------------------------------------------------
 for o in '-S -python' -famp=bf16 -fplace=auto; do
