@@ -28,10 +28,16 @@ bool builtin_to(Elab *e, const Call *c, Value *out)
     case V_dtype:
         return give(e, build_cast(&e->b, x, what->dtype), out);
     case V_tensor:
-        return give(e, build_cast(&e->b, x, value_type(e, what)->dtype), out);
-    case V_device:
-        elab_unsupported(e, c->at, "a copy on another device");
-        return false;
+        x = build_cast(&e->b, x, value_type(e, what)->dtype);
+        return give(e, build_at_place(&e->b, x, value_type(e, what)->place), out);
+    case V_device: {
+        Place place;
+        if (!place_of(e, c->arg_at[1], what, ".to", &place))
+            return false;
+        const Val y = build_at_place(&e->b, x, place);
+        written_copy(e, e->b.g, x, y);
+        return give(e, y, out);
+    }
     default:
         elab_error(e, DIAG_bad_type, c->arg_at[1], "to: a dtype, a device or a tensor, not %s",
                    a_kind(what));
@@ -92,7 +98,8 @@ static bool filled_like(Elab *e, const Call *c, const Value *v, uint32_t dtype_a
     if (!arg_dtype(e, c, dtype_arg, type_at(e, x)->dtype, &t))
         return false;
     const Shape s = written_shape(e, x);
-    return give_shaped(e, build_broadcast_to(&e->b, val_as(e, v, t), s.at, s.rank), &s, out);
+    const Val y = build_broadcast_to(&e->b, val_as(e, v, t), s.at, s.rank);
+    return give_shaped(e, build_at_place(&e->b, y, type_at(e, x)->place), &s, out);
 }
 
 bool builtin_like(Elab *e, const Call *c, Value *out)
@@ -110,8 +117,13 @@ static bool new_filled(Elab *e, const Call *c, const Value *v, uint32_t dtype_ar
 {
     Val x;
     DType t;
-    return arg_tensor(e, c, 0, &x) && arg_dtype(e, c, dtype_arg, type_at(e, x)->dtype, &t) &&
-           filled(e, c, 1, t, v, out);
+    if (!arg_tensor(e, c, 0, &x) || !arg_dtype(e, c, dtype_arg, type_at(e, x)->dtype, &t))
+        return false;
+    const Place outer = e->b.place;
+    e->b.place = type_at(e, x)->place;
+    const bool ok = filled(e, c, 1, t, v, out);
+    e->b.place = outer;
+    return ok;
 }
 
 bool builtin_new_full(Elab *e, const Call *c, Value *out)
@@ -240,7 +252,8 @@ bool builtin_linspace(Elab *e, const Call *c, Value *out)
 
 static Val draw(Elab *e, const char *name, int kind, const Dim *shape, uint32_t rank, DType t)
 {
-    return build_cast(&e->b, build_random(&e->b, draw_key(e, name), kind, shape, rank), t);
+    const Val key = build_at_place(&e->b, draw_key(e, name), e->b.place);
+    return build_cast(&e->b, build_random(&e->b, key, kind, shape, rank), t);
 }
 
 static bool float_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DType *t)
@@ -274,7 +287,11 @@ bool builtin_rand_like(Elab *e, const Call *c, Value *out)
     if (!float_dtype(e, c, 1, same, &t))
         return false;
     const Shape s = written_shape(e, x);
-    return give_shaped(e, draw(e, c->row->name, c->row->op, of.shape, of.rank, t), &s, out);
+    const Place outer = e->b.place;
+    e->b.place = of.place;
+    const Val drawn = draw(e, c->row->name, c->row->op, of.shape, of.rank, t);
+    e->b.place = outer;
+    return give_shaped(e, drawn, &s, out);
 }
 
 /* low + (31 random bits) % (high - low): exact in integers. */
@@ -293,7 +310,8 @@ bool builtin_randint(Elab *e, const Call *c, Value *out)
                    (long long)low, (long long)high);
         return false;
     }
-    Val v = build_random(&e->b, draw_key(e, "randint"), RANDOM_BITS, s.at, s.rank);
+    const Val key = build_at_place(&e->b, draw_key(e, "randint"), e->b.place);
+    Val v = build_random(&e->b, key, RANDOM_BITS, s.at, s.rank);
     v = build_cast(&e->b, v, DT_i64);
     v = build2(&e->b, OP_and, v, build_const_int(&e->b, DT_i64, INT32_MAX));
     v = build2(&e->b, OP_mod, v, build_const_int(&e->b, DT_i64, high - low));
@@ -319,7 +337,11 @@ bool builtin_bernoulli(Elab *e, const Call *c, Value *out)
         return false;
     if (!is_number(&c->arg[0]) && c->arg[0].kind != V_tensor)
         return is_poison(&c->arg[0]) ? false : fill_ok(e, c, 0);
+    const Place outer = e->b.place;
+    if (c->arg[0].kind == V_tensor)
+        e->b.place = value_type(e, &c->arg[0])->place;
     const Value u = v_tensor(e, draw(e, "bernoulli", RANDOM_UNIFORM, s.at, s.rank, t));
+    e->b.place = outer;
     Value less;
     if (!binary_op(e, AST_lt, c->at, &u, c->at, &c->arg[0], c->arg_at[0], &less))
         return false;

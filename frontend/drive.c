@@ -91,6 +91,7 @@ static void set_options(Drive *d)
     c->elab.include_dirs = o->include_dirs.at;
     c->elab.ninclude_dirs = (int)o->include_dirs.n;
     c->elab.default_float = o->dtype;
+    c->elab.device = o->device;
     choose_model(d);
     c->elab.inference_gradients = o->mode == MODE_run && o->grad && !o->training;
     c->elab.check = o->mode == MODE_check;

@@ -33,7 +33,7 @@ typedef enum {
     V_bool,      /* i: 0 or 1 */
     V_string,    /* s */
     V_dtype,     /* dtype */
-    V_device,    /* i: -1 cpu, n: cuda:n */
+    V_device,    /* i: -2 the default device, -1 cpu, n: cuda:n */
     V_list,      /* list */
     V_fn,        /* fn */
     V_module,    /* module: a module or an optimizer that can be called */
@@ -181,6 +181,7 @@ struct Instance {
     Values args; /* as configured, for copy() */
     bool building;
     DType dtype; /* default float type */
+    Place place; /* methods make their tensors there; PLACE_D0: where they are called */
     bool frozen;
     Sym path; /* "blocks.0", once the model is complete */
     bool named;
@@ -303,6 +304,9 @@ struct Elab {
     int nesting;   /* of eval */
     Capture *capture;
     struct Turns *turns; /* scans of which a turn is traced, innermost first (elab_scan.c) */
+    uint32_t blocks;            /* checkpoints so far: each has a number */
+    struct Turns *block_turns;  /* the scan in whose turn the checkpoint at hand stands */
+    int64_t segment;            /* k of the checkpoint(k) at hand, or 0 */
     bool training, no_grad;
     DType float_type;   /* the default float type here */
     DType base_float;   /* of the model */
@@ -316,6 +320,7 @@ struct Elab {
     VEC(const AstDecl *) made;
     bool guess; /* sizes and dtypes are those of no real call: what depends on them is no error */
     bool unproved;           /* the last question about sizes had no certain answer */
+    VEC(uint64_t) crossings; /* places of messages about devices */
     VEC(uint64_t) reported;  /* (construct, line) of not_supported messages */
     VEC(uint64_t) key_sites; /* of draws while the model is made: pairs (node, state or 0) */
     VEC(Val) keys_made;
@@ -490,6 +495,17 @@ bool check_extent(Elab *e, Span at, const Shape *s);
 bool give(Elab *e, Val v, Value *out);
 /** Reshape to a shape of which one axis may be {0}: "the rest". */
 bool reshape_to(Elab *e, Span at, Val x, Shape *to, Val *out);
+
+/* ---- devices (elab_device.c); e->b.place is where new tensors are made ---- */
+
+/** The place that a device stands for; false after a message. `who`: "'on'". */
+bool place_of(Elab *e, Span at, const Value *v, const char *who, Place *out);
+Value device_value(const Elab *e, Place place);
+const char *place_str(Elab *e, Place place); /* "cuda:1", "the default device" */
+/** A builder that reports operands on different devices. */
+Builder elab_builder(Elab *e, Graph *g);
+/** Reports where a value is not on the device that it should be on. */
+bool check_same_place(Elab *e, Span at, const char *what, Place got, Place want);
 
 /* ---- random numbers (elab_random.c) ---- */
 

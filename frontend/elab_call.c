@@ -534,7 +534,11 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         e->b.site.path = path;
         if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;
+        const Place outer_place = e->b.place;
+        if (fn->inst && fn->inst->place != PLACE_D0)
+            e->b.place = fn->inst->place;
         out = run_fn(e, &c);
+        e->b.place = outer_place;
         e->float_type = outer_float;
         e->b.site.path = outer_path;
         pop_frame(e);
@@ -756,8 +760,14 @@ Value call_value(Elab *e, const Env *env, const Value *f, const Args *args, Span
         return f->module->decl->kind == DECL_optimizer ? call_optimizer(e, f->module, args, at)
                                                        : make_instance(e, env, f->module, args, at);
     case V_device:
-        if (f->i == 0 && args->n == 1 && args->at[0].value.kind == V_int)
-            return (Value){.kind = V_device, .i = args->at[0].value.i};
+        if (f->i == 0 && args->n == 1 && args->at[0].value.kind == V_int) {
+            const int64_t i = args->at[0].value.i;
+            if (i >= 0 && i < MAX_GPUS)
+                return (Value){.kind = V_device, .i = i};
+            elab_error(e, DIAG_bad_number, args->at[0].at,
+                       "cuda(%lld): GPUs are numbered from 0 to %d", (long long)i, MAX_GPUS - 1);
+            return v_poison();
+        }
         break;
     default:
         break;

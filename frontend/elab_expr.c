@@ -199,7 +199,7 @@ static bool tensor_field(Elab *e, const Value *base, const char *name, Span at, 
     else if (strcmp(name, "dtype") == 0)
         *out = v_dtype(t->dtype);
     else if (strcmp(name, "device") == 0)
-        *out = (Value){.kind = V_device, .i = -2}; /* the default device */
+        *out = device_value(e, t->place);
     else
         return false;
     return true;
@@ -354,6 +354,12 @@ static Value move_to(Elab *e, const Value *base, const Args *args, Span at)
             vec_push(e->a, &out, v);
         }
         return v_list(e, out.at, out.n);
+    }
+    if (base->kind == V_tensor && args->at[0].value.kind == V_device) {
+        Place place;
+        if (!place_of(e, args->at[0].at, &args->at[0].value, ".to", &place))
+            return v_poison();
+        return v_tensor(e, build_at_place(&e->b, use_val(e, base), place));
     }
     if (base->kind != V_instance)
         return *base;

@@ -44,7 +44,7 @@ static void copy_node(Elab *e, Import *m, uint32_t id)
     e->b.site = n.site;
     e->b.stage = n.stage;
     Val v = n.op == OP_key && m->from == e->making ? import_key(e, id, &n, in)
-                                                   : build(&e->b, n.op, in, n.nin, n.attrs);
+                                                   : build_again(&e->b, &n, in);
     e->b.site = site;
     e->b.stage = stage;
     if (n.hint.id)

@@ -18,10 +18,10 @@ static int64_t numel(Elab *e, const TypeInfo *t)
     return n;
 }
 
-static Ty rank1(Elab *e, DType dtype, int64_t n)
+static Ty rank1(Elab *e, DType dtype, int64_t n, Place place)
 {
     Dim d = dim_const(e->dims, n);
-    return type_of(e->p, dtype, &d, 1, PLACE_D0);
+    return type_of(e->p, dtype, &d, 1, place);
 }
 
 /* ---- segments ---- */
@@ -39,11 +39,11 @@ static Segment *segment_for(Model *m, const State *s, uint32_t index)
     Elab *e = m->e;
     for (uint32_t i = 0; i < m->segments.n; i++) {
         Segment *seg = &m->segments.at[i];
-        if (seg->dtype == s->type.dtype && seg->trainable == s->trainable &&
+        if (seg->dtype == s->type.dtype && seg->place == s->type.place && seg->trainable == s->trainable &&
             same_key(m, seg, index))
             return seg;
     }
-    Segment seg = {.dtype = s->type.dtype, .trainable = s->trainable};
+    Segment seg = {.dtype = s->type.dtype, .place = s->type.place, .trainable = s->trainable};
     for (uint32_t i = 0; i < m->trains.n; i++)
         vec_push(e->a, &seg.key, m->trains.at[i].group_of.at[index]);
     vec_push(e->a, &m->segments, seg);
@@ -88,7 +88,7 @@ static void make_slots(Model *m)
         Segment *s = &m->segments.at[i];
         Slot slot = {.name = sym_new(e, arena_printf(e->a, "seg%u", i)),
                      .kind = SLOT_PARAM,
-                     .type = rank1(e, s->dtype, s->size),
+                     .type = rank1(e, s->dtype, s->size, s->place),
                      .saved = true};
         s->slot = program_add_slot(e->p, slot);
         if (!s->trainable)
@@ -141,6 +141,8 @@ void layout_states(Model *m)
 Val join_segment(Elab *e, const Segment *s, const Val *parts, DType dtype)
 {
     VEC(Val) pieces = {0};
+    const Place outer = e->b.place;
+    e->b.place = s->place; /* of gaps */
     for (uint32_t i = 0; i < s->states.n; i++) {
         int64_t n = numel(e, &s->states.at[i]->type);
         int64_t end = i + 1 < s->states.n ? s->offset.at[i + 1] : s->size;
@@ -154,10 +156,12 @@ Val join_segment(Elab *e, const Segment *s, const Val *parts, DType dtype)
         if (gap)
             vec_push(e->a, &pieces, build_full(&e->b, dtype, 0, &rest, 1));
     }
-    if (pieces.n == 0) {
-        Dim zero = dim_const(e->dims, 0);
-        return build_full(&e->b, dtype, 0, &zero, 1);
-    }
+    Dim zero = dim_const(e->dims, 0);
+    if (pieces.n == 0)
+        vec_push(e->a, &pieces, build_full(&e->b, dtype, 0, &zero, 1));
+    for (uint32_t i = 0; i < pieces.n; i++)
+        pieces.at[i] = build_at_place(&e->b, pieces.at[i], s->place);
+    e->b.place = outer;
     return pieces.n == 1 ? pieces.at[0] : build_concat(&e->b, pieces.at, pieces.n, 0);
 }
 
@@ -175,7 +179,7 @@ Graph *begin_init(Model *m)
 {
     Elab *e = m->e;
     Graph *g = program_add_graph(e->p, sym_new(e, "init"), GRAPH_INIT);
-    e->b = builder_for(e->p, g);
+    e->b = elab_builder(e, g);
     e->entry = NULL;
     e->training = false;
     for (uint32_t i = 0; i < m->segments.n; i++) {

@@ -161,6 +161,7 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
     const AstFn *ast = fn->ast;
     Env env = {.file = fn->file, .inst = fn->inst, .scope = scope_push(e, NULL)};
     bool ok = true;
+    e->b.place = fn->inst ? fn->inst->place : PLACE_D0;
     for (uint32_t i = 0; i < ast->params.n; i++)
         declare_sizes(m, g->method, &env, ast->params.at[i].type);
     for (uint32_t i = 0; i < ast->params.n; i++) {
@@ -185,6 +186,7 @@ static bool make_inputs(Model *m, Graph *g, const Fn *fn, Args *args)
         gp->doc = p->doc;
         vec_push(e->a, args, ((Arg){.name = p->name, .value = v_tensor(e, v), .at = p->at}));
     }
+    e->b.place = PLACE_D0;
     return ok;
 }
 
@@ -255,7 +257,8 @@ Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training
     Elab *e = m->e;
     Graph *g = program_add_graph(e->p, name, kind);
     g->method = method;
-    e->b = builder_for(e->p, g);
+    e->b.place = PLACE_D0;
+    e->b = elab_builder(e, g);
     e->entry = g;
     e->training = training;
     e->drew = false;

@@ -80,7 +80,11 @@ bool state_assign(Elab *e, State *s, const Value *v, Span at)
         elab_note(e, d, s->at, "declared here");
         return false;
     }
+    if (graph_node(e->b.g, x)->loose == LOOSE_NO &&
+        !check_same_place(e, at, "this value of a buffer", t->place, s->type.place))
+        return false;
     x = build_broadcast_to(&e->b, x, s->type.shape, s->type.rank);
+    x = build_at_place(&e->b, x, s->type.place);
     if (dtype_is_float(s->type.dtype))
         x = build1(&e->b, OP_detach, x);
     s->now = x;
@@ -450,10 +454,13 @@ static void make_stmt(const Maker *k, const Env *env, const AstStmt *s)
         return;
     }
     case ST_on: {
-        Value d = eval(e, env, s->list);
-        if (d.kind == V_device && d.i > 0)
-            elab_unsupported(e, s->list->at, "a second device");
+        const Value d = eval(e, env, s->list);
+        const Place outer = e->b.place;
+        Place place;
+        if (place_of(e, s->list->at, &d, "'on'", &place))
+            e->b.place = place;
         make_block(k, env, &s->body);
+        e->b.place = outer;
         return;
     }
     default:
@@ -528,6 +535,7 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     *inst = (Instance){.module = module,
                        .building = true,
                        .dtype = e->float_type,
+                       .place = e->b.place,
                        .id = ++e->ninstances,
                        .at = at};
     int before = diag_errors(e->diags);
@@ -554,13 +562,52 @@ Value make_instance(Elab *e, const Env *caller, const ModuleRef *module, const A
     return (Value){.kind = V_instance, .inst = inst};
 }
 
-static Value remake(Elab *e, Instance *inst, Span at)
+static Value remake_with(Elab *e, Instance *inst, const Values *config, Span at)
 {
     Args args = {0};
-    for (uint32_t i = 0; i < inst->args.n; i++)
-        vec_push(e->a, &args, ((Arg){.value = inst->args.at[i], .at = at}));
+    for (uint32_t i = 0; i < config->n; i++)
+        vec_push(e->a, &args, ((Arg){.value = config->at[i], .at = at}));
     Env env = {0};
     return make_instance(e, &env, inst->module, &args, at);
+}
+
+static Value remake(Elab *e, Instance *inst, Span at)
+{
+    return remake_with(e, inst, &inst->args, at);
+}
+
+static Value moved_to(Elab *e, const Value *v, const Value *device, Span at);
+
+/* The module and all modules in its config, made anew on a device. */
+static Value instance_on(Elab *e, Instance *inst, const Value *device, Span at)
+{
+    Values config = {0};
+    Place outer = e->b.place, place;
+    if (!place_of(e, at, device, ".to", &place))
+        return v_poison();
+    for (uint32_t i = 0; i < inst->args.n; i++)
+        vec_push(e->a, &config, moved_to(e, &inst->args.at[i], device, at));
+    const DType outer_float = e->float_type;
+    e->float_type = inst->dtype;
+    e->b.place = place;
+    const Value v = remake_with(e, inst, &config, at);
+    e->b.place = outer;
+    e->float_type = outer_float;
+    if (v.kind == V_instance)
+        v.inst->frozen = inst->frozen;
+    return v;
+}
+
+static Value moved_to(Elab *e, const Value *v, const Value *device, Span at)
+{
+    Values items = {0};
+    if (v->kind == V_instance)
+        return instance_on(e, v->inst, device, at);
+    if (v->kind != V_list || !holds_instance(v))
+        return *v;
+    for (uint32_t i = 0; i < v->list->n; i++)
+        vec_push(e->a, &items, moved_to(e, &v->list->at[i], device, at));
+    return v_list(e, items.at, items.n);
 }
 
 Value instance_to(Elab *e, Instance *inst, const Value *to, Span at)
@@ -577,11 +624,8 @@ Value instance_to(Elab *e, Instance *inst, const Value *to, Span at)
         e->float_type = outer;
         return v;
     }
-    if (to->kind == V_device) {
-        if (to->i > 0)
-            elab_unsupported(e, at, "a second device");
-        return (Value){.kind = V_instance, .inst = inst};
-    }
+    if (to->kind == V_device)
+        return instance_on(e, inst, to, at);
     elab_error(e, DIAG_bad_type, at, ".to takes a dtype or a device, not %s", a_kind(to));
     return v_poison();
 }

@@ -30,6 +30,7 @@ typedef VEC(Train) Trains;
 typedef struct {
     uint32_t slot, grad; /* grad 0: not trained */
     DType dtype;
+    Place place;
     bool trainable;
     VEC(State *) states;
     VEC(int64_t) offset; /* of each, in elements */

@@ -480,14 +480,43 @@ static Flow run_for(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     return FLOW_next;
 }
 
+/* A block in a block is part of it, unless a scan stands between. */
+static Flow run_checkpoint(Elab *e, const Env *env, const AstStmt *s, Body *ret)
+{
+    const uint32_t outer = e->b.site.block;
+    struct Turns *const turns = e->block_turns;
+    const int64_t segment = e->segment;
+    if (s->list) {
+        const Value k = eval(e, env, s->list);
+        if (!is_poison(&k) && (k.kind != V_int || k.i < 1))
+            elab_error(e, DIAG_bad_type, s->list->at,
+                       "checkpoint(k) keeps what every k-th turn of a scan carries: k is an int from "
+                       "1 on, not %s",
+                       k.kind == V_int ? arena_printf(e->a, "%lld", (long long)k.i) : a_kind(&k));
+        else if (k.kind == V_int)
+            e->segment = k.i;
+    }
+    if (!outer || e->turns != turns) {
+        e->b.site.block = ++e->blocks;
+        e->block_turns = e->turns;
+    }
+    const Flow flow = run_block(e, env, &s->body, ret);
+    e->b.site.block = outer;
+    e->block_turns = turns;
+    e->segment = segment;
+    return flow;
+}
+
 static Flow run_on(Elab *e, const Env *env, const AstStmt *s, Body *ret)
 {
-    Value d = eval(e, env, s->list);
-    if (d.kind != V_device && !is_poison(&d))
-        elab_error(e, DIAG_bad_type, s->list->at, "'on' wants a device, not %s", a_kind(&d));
-    else if (d.kind == V_device && d.i > 0)
-        elab_unsupported(e, s->list->at, "a second device");
-    return run_block(e, env, &s->body, ret);
+    const Value d = eval(e, env, s->list);
+    const Place outer = e->b.place;
+    Place place;
+    if (place_of(e, s->list->at, &d, "'on'", &place))
+        e->b.place = place;
+    const Flow flow = run_block(e, env, &s->body, ret);
+    e->b.place = outer;
+    return flow;
 }
 
 static Flow run_return(Elab *e, const Env *env, const AstStmt *s, Body *ret)
@@ -552,7 +581,7 @@ Flow run_stmt(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     case ST_on:
         return run_on(e, env, s, ret);
     case ST_checkpoint:
-        return run_block(e, env, &s->body, ret); /* a hint: bits do not change */
+        return run_checkpoint(e, env, s, ret);
     case ST_no_grad: {
         bool outer = e->no_grad;
         e->no_grad = true;

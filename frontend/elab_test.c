@@ -107,13 +107,13 @@ static Graph *check_graph(Check *k, const char *what)
 static Val hand_over(Check *k, Sym name, const Value *v, bool differentiate_it)
 {
     Elab *e = k->e;
-    e->b = builder_for(e->p, k->inputs);
+    e->b = elab_builder(e, k->inputs);
     Val x = use_val(e, v);
     if (dtype_is_float(type_at(e, x)->dtype))
         x = build_cast(&e->b, x, DT_f64);
     graph_result(e->p, k->inputs, name, x, k->c->at);
     Ty type = val_type(k->inputs, x);
-    e->b = builder_for(e->p, k->loss);
+    e->b = elab_builder(e, k->loss);
     Val in = build_input(&e->b, name, type);
     written_link(e, in, k->inputs, x);
     vec_push(e->a, &k->in, in);
@@ -127,7 +127,7 @@ static void hand_over_states(Check *k)
     Elab *e = k->e;
     for (uint32_t i = 0; i < e->states.n; i++) {
         State *s = e->states.at[i];
-        e->b = builder_for(e->p, k->inputs);
+        e->b = elab_builder(e, k->inputs);
         Value v = v_tensor(e, build_view(&e->b, &e->p->state.at[s->view - 1]));
         s->stand_in = hand_over(k, s->name, &v, s->is_param);
         s->stand_in_graph = k->loss;
@@ -175,7 +175,7 @@ static bool run_check(Check *k)
         }
         vec_push(e->a, &call, ((Arg){.value = v, .at = k->c->arg_at[1]}));
     }
-    e->b = builder_for(e->p, k->loss);
+    e->b = elab_builder(e, k->loss);
     e->as_f64 = true;
     DType outer = e->float_type;
     e->float_type = DT_f64;

@@ -359,7 +359,7 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
     }
     Graph *out = rewrite_end(&rw);
     e->p->graphs.at[index] = out;
-    e->b = builder_for(e->p, out);
+    e->b = elab_builder(e, out);
     return out;
 }
 

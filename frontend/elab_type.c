@@ -59,15 +59,14 @@ static DType declared_dtype(Elab *e, const Env *env, const AstType *t)
     return e->float_type;
 }
 
-static void check_place(Elab *e, const Env *env, const AstType *t)
+/* The device that a type names; where it names none, `otherwise`. */
+static Place written_place(Elab *e, const Env *env, const AstType *t, Place otherwise)
 {
+    Place place;
     if (!t->on)
-        return;
-    Value v = eval(e, env, t->on);
-    if (v.kind == V_device && v.i > 0)
-        elab_unsupported(e, t->on->at, "a second device");
-    else if (v.kind != V_device && !is_poison(&v))
-        elab_error(e, DIAG_bad_type, t->on->at, "'on' wants a device, not %s", a_kind(&v));
+        return otherwise;
+    const Value v = eval(e, env, t->on);
+    return place_of(e, t->on->at, &v, "'on'", &place) ? place : otherwise;
 }
 
 /* ---- shapes ---- */
@@ -394,7 +393,10 @@ static bool check_axis(Elab *e, const Env *env, const Axis *axis, uint32_t k, Di
 bool type_check(Elab *e, const Env *env, const AstType *t, const char *what, Span at, Val v,
                 const Sizes *sizes)
 {
-    check_place(e, env, t);
+    const Place got = type_at(e, v)->place;
+    const Place want = written_place(e, env, t, got);
+    if (graph_node(e->b.g, v)->loose != LOOSE_CONSTANT && !check_same_place(e, at, what, got, want))
+        return false;
     CheckCtx ctx = {.type = t, .what = what, .at = at, .v = v, .sizes = sizes};
     if (!match_axes(e, env, t, what, at, v, NULL, sizes, check_axis, &ctx))
         return false;
@@ -418,7 +420,7 @@ bool type_eval(Elab *e, const Env *env, const AstType *t, TypeInfo *out, const W
         }
         return false;
     }
-    check_place(e, env, t);
+    out->place = written_place(e, env, t, e->b.place);
     out->dtype = declared_dtype(e, env, t);
     if (!written_axes(e, env, t, &none, &axes))
         return false;
@@ -462,7 +464,7 @@ static bool shape_matches(Elab *e, Span at, const TypeInfo *got, const TypeInfo 
     return same;
 }
 
-bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
+static bool initial_here(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
                    Span at, Val *out)
 {
     Value v = *init;
@@ -512,4 +514,16 @@ bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Writt
         return false;
     }
     }
+}
+
+bool initial_value(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
+                   Span at, Val *out)
+{
+    const Place outer = e->b.place;
+    e->b.place = type->place;
+    const bool ok = initial_here(e, init, type, how, at, out);
+    if (ok)
+        *out = build_at_place(&e->b, *out, type->place);
+    e->b.place = outer;
+    return ok;
 }

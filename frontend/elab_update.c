@@ -148,12 +148,12 @@ static void init_moment(const Update *u, const Env *env, const AstStmt *s, const
     Elab *e = u->e;
     Builder outer = e->b;
     Graph *entry = e->entry;
-    e->b = builder_for(e->p, u->init);
+    e->b = elab_builder(e, u->init);
     e->entry = NULL;
     TypeInfo type = *type_info(e->p, e->p->slots.at[slot].type);
     Val whole = {0, 0};
     if (s->value->kind == EX_name && strcmp(sym(e, s->value->name), "zeros") == 0) {
-        whole = build_full(&e->b, dtype, 0, type.shape, type.rank);
+        whole = build_at_place(&e->b, build_full(&e->b, dtype, 0, type.shape, type.rank), type.place);
     } else {
         Val *parts = arena_array(e->a, Val, seg->states.n);
         bool ok = true;
@@ -315,7 +315,7 @@ static bool all_pointwise(const Graph *g, uint32_t from)
     for (uint32_t i = from; i < g->nodes.n; i++) {
         Op op = g->nodes.at[i].op;
         if (!op_is_pointwise(op) && op != OP_const && op != OP_cast && op != OP_dim &&
-            op != OP_broadcast && op != OP_state && op != OP_extern)
+            op != OP_broadcast && op != OP_state && op != OP_extern && op != OP_transfer)
             return false;
     }
     return true;
@@ -442,6 +442,7 @@ static void clip(Update *u)
             continue;
         Val sq = build1(b, OP_square, build_cast(b, u->grads[k], wide));
         Val part = build_reduce(b, RED_add, sq, &axis, 1);
+        part = build_at_place(b, part, PLACE_D0); /* the norm is one number */
         sum = sum.node ? build2(b, OP_add, sum, part) : part;
     }
     if (!sum.node)
@@ -449,10 +450,12 @@ static void clip(Update *u)
     Val norm = build2(b, OP_add, build1(b, OP_sqrt, sum), build_const(b, wide, 1e-6));
     Val scale = build2(b, OP_div, build_cast(b, use_val(e, &limit), wide), norm);
     scale = build2(b, OP_min, scale, build_const(b, wide, 1));
-    for (uint32_t k = 0; k < u->m->segments.n; k++)
+    for (uint32_t k = 0; k < u->m->segments.n; k++) {
+        const Segment *seg = &u->m->segments.at[k];
         if (moves(u, k))
-            u->grads[k] =
-                build2(b, OP_mul, u->grads[k], build_cast(b, scale, u->m->segments.at[k].dtype));
+            u->grads[k] = build2(b, OP_mul, u->grads[k],
+                                 build_cast(b, build_at_place(b, scale, seg->place), seg->dtype));
+    }
 }
 
 /* ---- accumulation ---- */

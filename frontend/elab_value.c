@@ -141,7 +141,7 @@ static void write_value(Elab *e, StrBuf *b, const Value *v)
         break;
     case V_device:
         if (v->i < 0)
-            sb_puts(b, "cpu");
+            sb_puts(b, v->i == -1 ? "cpu" : "the default device");
         else
             sb_printf(b, "cuda:%" PRId64, v->i);
         break;

@@ -282,7 +282,10 @@ const char *val_shape_str(Elab *e, Val v)
 
 const char *type_str(Elab *e, Val v)
 {
-    return arena_printf(e->a, "%s%s", dtype_name(type_at(e, v)->dtype), val_shape_str(e, v));
+    const TypeInfo *t = type_at(e, v);
+    return arena_printf(e->a, "%s%s%s%s", dtype_name(t->dtype), val_shape_str(e, v),
+                        t->place == PLACE_D0 ? "" : " on ",
+                        t->place == PLACE_D0 ? "" : place_str(e, t->place));
 }
 
 const char *value_size_str(Elab *e, const Value *v)

@@ -288,7 +288,8 @@ void begin_program(Elab *e, const FileEnv *f, Sym name)
     e->calls_slot = program_add_slot(e->p, seed);
     e->making = program_add_graph(e->p, sym_new(e, "making"), GRAPH_INIT);
     e->p->graphs.n--; /* no part of the program: INIT copies what it needs */
-    e->b = builder_for(e->p, e->making);
+    e->b.place = PLACE_D0;
+    e->b = elab_builder(e, e->making);
 }
 
 /* Says why each method stays inside; those with a `_` mean to. */

@@ -269,7 +269,12 @@ Val fold_node(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs,
                    ? in[0]
                    : none;
     }
-    if (op == OP_transfer)
-        return val_info(b->p, b->g, in[0])->place == (Place)attrs[0].at[0] ? in[0] : none;
+    if (op == OP_transfer) {
+        const Place to = (Place)attrs[0].at[0];
+        if (val_info(b->p, b->g, in[0])->place == to)
+            return in[0];
+        return graph_node(b->g, in[0])->loose == LOOSE_CONSTANT ? build_at_place(b, in[0], to)
+                                                                : none;
+    }
     return fold_view(b, op, in, nin, attrs, type);
 }

@@ -184,7 +184,9 @@ static const char *infer_leaf(Infer *q)
         const int64_t table = word(q, ATTR_table);
         if (table < 0 || table >= (int64_t)q->p->tables.n)
             return infer_say(q, "there is no table %lld", (long long)table);
-        q->types[q->n++] = q->p->tables.at[table].type;
+        TypeInfo t = *type_info(q->p, q->p->tables.at[table].type);
+        t.place = q->place;
+        q->types[q->n++] = type_make(q->p, t);
         return NULL;
     }
     case OP_const: {
@@ -553,6 +555,7 @@ static const char *infer_call(Infer *q)
     }
     for (uint32_t i = 0; i < g->results.n; i++) {
         const TypeInfo r = *val_info(q->p, g, g->results.at[i].val);
+        q->place = r.place;
         const char *error = infer_result(q, r.dtype, r.shape, r.rank);
         if (error)
             return error;
@@ -568,20 +571,12 @@ static const char *infer_effect(Infer *q)
 }
 
 /* Constants and sizes may be used on any device. */
-static bool is_anywhere(const Graph *g, Val v)
-{
-    const Node *n = graph_node(g, v);
-    while (n->op == OP_broadcast || n->op == OP_cast || n->op == OP_reshape)
-        n = graph_node(g, n->in[0]);
-    return n->op == OP_const || n->op == OP_dim || n->op == OP_iota || n->op == OP_table;
-}
-
 static const char *find_place(Infer *q)
 {
     bool found = false;
-    q->place = PLACE_D0;
+    q->place = q->nin ? val_info(q->p, q->b->g, q->in[0])->place : q->b->place;
     for (uint32_t i = 0; i < q->nin; i++) {
-        if (is_anywhere(q->b->g, q->in[i]))
+        if (graph_node(q->b->g, q->in[i])->loose == LOOSE_CONSTANT)
             continue;
         const Place at = val_info(q->p, q->b->g, q->in[i])->place;
         if (found && at != q->place)
@@ -670,7 +665,7 @@ const char *infer_types(Builder *b, Op op, const Val *in, uint32_t nin, const At
     }
     if (op == OP_scan)
         return infer_scan(b, in, nin, attrs, types, n);
-    const char *error = find_place(&q);
+    const char *error = op == OP_call ? NULL : find_place(&q); /* a call's graph says its own */
     if (!error)
         error = infer_op(&q);
     *n = q.n;

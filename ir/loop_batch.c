@@ -28,7 +28,8 @@ static bool linear(const Batch *q, Dim d, Dim *at0, int64_t *step)
 
 /* --- can it? ---------------------------------------------------------------------------------- */
 
-/* A slice of something invariant that moves along one axis, one element a turn. */
+/* A slice of something invariant that moves along one axis by an element a turn, or by as many as
+ * it takes. */
 static bool moving_axis(const Batch *q, const Node *n, uint32_t *axis, Dim *at0, int64_t *step)
 {
     DimTable *t = q->b->p->cx->dims;
@@ -39,14 +40,16 @@ static bool moving_axis(const Batch *q, const Node *n, uint32_t *axis, Dim *at0,
             return false;
         if (!dim_mentions(t, attr_dim(start, i), q->loop))
             continue;
-        if (found >= 0 || !dim_is_one(t, attr_dim(extent, i)))
+        if (found >= 0)
             return false;
         found = (int)i;
     }
-    if (found < 0 || depends(q, n->in[0]))
+    int64_t size;
+    if (found < 0 || depends(q, n->in[0]) || !dim_is_const(t, attr_dim(extent, found), &size))
         return false;
     *axis = (uint32_t)found;
-    return linear(q, attr_dim(start, *axis), at0, step) && *step != 0;
+    return linear(q, attr_dim(start, *axis), at0, step) && *step != 0 &&
+           (size == 1 || (size == *step && node_attr(n, ATTR_step).at[found] == 1));
 }
 
 static bool can_gather(const Batch *q, const Node *n)
@@ -136,7 +139,7 @@ static Val batch_pointwise(Batch *q, const Node *n)
     const uint32_t wide_rank = wide(q, &r, shape);
     for (uint32_t k = 0; k < n->nin; k++)
         in[k] = build_broadcast_to(q->b, in[k], shape, wide_rank);
-    return build(q->b, n->op, in, n->nin, n->attrs);
+    return build_again(q->b, n, in);
 }
 
 static Val batch_broadcast(Batch *q, const Node *n, Val x)
@@ -179,12 +182,21 @@ static Val moving_slice(Batch *q, const Node *n)
     int64_t by, step[MAX_RANK];
     const TypeInfo r = *type_info(q->b->p, n->types[0]);
     CHECK(moving_axis(q, n, &axis, &at0, &by));
+    DimTable *t = q->b->p->cx->dims;
+    const bool many = !dim_is_one(t, r.shape[axis]);
     for (uint32_t i = 0; i < r.rank; i++) {
         start[i] = i == axis ? at0 : node_dim(n, ATTR_start, i);
-        extent[i] = i == axis ? q->trip : r.shape[i];
-        step[i] = i == axis ? by : node_attr(n, ATTR_step).at[i];
+        extent[i] = i == axis ? dim_mul(t, q->trip, r.shape[axis]) : r.shape[i];
+        step[i] = i == axis && !many ? by : node_attr(n, ATTR_step).at[i];
     }
-    const Val v = to_front(q, build_slice(q->b, n->in[0], start, step, extent), axis);
+    Val v = build_slice(q->b, n->in[0], start, step, extent);
+    if (many) { /* the axis is cut into turns and what each takes */
+        memcpy(shape, extent, axis * sizeof *shape);
+        shape[axis] = q->trip;
+        memcpy(shape + axis + 1, r.shape + axis, (r.rank - axis) * sizeof *shape);
+        v = build_reshape(q->b, v, shape, r.rank + 1u);
+    }
+    v = to_front(q, v, axis);
     return build_reshape(q->b, v, shape, wide(q, &r, shape));
 }
 

@@ -152,7 +152,9 @@ static bool is_sliced(const Build *q, uint32_t id)
         return true;
     if (n->op == OP_reshape)
         return is_sliced(q, n->in[0].node);
-    return is_heavy(n->op) || (n->op == OP_slice && !dep(q, n->in[0])) || is_hoisted_map(q, id);
+    if (n->op == OP_slice && !dep(q, n->in[0]))
+        return true;
+    return !q->trace->segment && (is_heavy(n->op) || is_hoisted_map(q, id));
 }
 
 static void need(Build *q, Val v, bool *marks)
@@ -214,7 +216,7 @@ static bool moves_behind(Build *q, Val v);
 static bool may_move(Build *q, Val v)
 {
     const Node *n = node_of(q, v);
-    if (!dep(q, v) || !q->carry[v.node] || q->feeds[v.node] || n->nout > 1 ||
+    if (q->trace->segment || !dep(q, v) || !q->carry[v.node] || q->feeds[v.node] || n->nout > 1 ||
         node_mentions(q->p, n, q->trace->loop))
         return false;
     if (n->op == OP_dot)
@@ -285,14 +287,17 @@ static SumKind sum_kind(const Build *q, Val v)
         const bool a = dep(q, n->in[0]), b = dep(q, n->in[1]);
         if (a != b)
             return SUM_factor;
-        return cost_out(q, n->in[0]) + cost_out(q, n->in[1]) <=
+        return !q->trace->segment &&
+                       cost_out(q, n->in[0]) + cost_out(q, n->in[1]) <=
                        WORTH * (bytes(q, v) + bytes(q, n->in[0]))
                    ? SUM_dot
                    : SUM_carry;
     }
     case OP_reduce:
-        return node_int(n, ATTR_kind) == RED_add && cost_out(q, n->in[0]) == 0 ? SUM_reduce
-                                                                               : SUM_carry;
+        return !q->trace->segment && node_int(n, ATTR_kind) == RED_add &&
+                       cost_out(q, n->in[0]) == 0
+                   ? SUM_reduce
+                   : SUM_carry;
     default:
         return SUM_carry;
     }
@@ -345,11 +350,11 @@ static Val emit_sum(Build *q, Val v, const SumKind *kinds)
     case SUM_linear:
         for (uint32_t k = 0; k < (n.op == OP_pad ? 1 : n.nin); k++)
             in[k] = emit_sum(q, n.in[k], kinds);
-        return build(q->b, n.op, in, n.nin, n.attrs);
+        return build_again(q->b, &n, in);
     case SUM_factor: {
         const uint32_t k = dep(q, n.in[0]) ? 0 : 1;
         in[k] = emit_sum(q, n.in[k], kinds);
-        return build(q->b, n.op, in, n.nin, n.attrs);
+        return build_again(q->b, &n, in);
     }
     case SUM_dot:
     case SUM_reduce:
@@ -392,7 +397,7 @@ static Val clone(Build *q, Val v)
         in[k] = body_value(q, n.in[k]);
     q->bb.site = n.site;
     q->bb.stage = n.stage;
-    const Val w = build(&q->bb, n.op, in, n.nin, n.attrs);
+    const Val w = build_again(&q->bb, &n, in);
     val_hint(&q->bb, w, n.hint);
     for (uint32_t k = 0; k < n.nout; k++)
         set_map(q, (Val){v.node, k}, n.nout > 1 ? val_result(w, w.result + k) : w);
@@ -463,6 +468,7 @@ static uint32_t make_body(Build *q)
     const LoopTrace *t = q->trace;
     Program *p = q->p;
     Graph *body = program_add_graph(p, t->name, GRAPH_BODY);
+    body->segment = t->segment;
     const uint32_t index = p->graphs.n - 1;
     q->bb = builder_for(p, body);
     q->map = arena_array(q->a, Val *, q->n);

@@ -12,6 +12,7 @@ Rewrite rewrite_begin(Program *p, Graph *old)
                  .kind = old->kind,
                  .method = old->method,
                  .extends = old->extends,
+                 .segment = old->segment,
                  .at = old->at,
                  .doc = old->doc};
     vec_push(p->cx->perm, &g->nodes, ((Node){0}));
@@ -53,7 +54,7 @@ Val rewrite_copy(Rewrite *rw, uint32_t node)
     rw->b.site = n.site;
     rw->b.stage = n.stage;
     const Val v =
-        n.op == OP_input ? node_append(&rw->b, &n) : build(&rw->b, n.op, in, n.nin, n.attrs);
+        n.op == OP_input ? node_append(&rw->b, &n) : build_again(&rw->b, &n, in);
     rw->b.site = site;
     rw->b.stage = stage;
     if (n.hint.id)

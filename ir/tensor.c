@@ -209,6 +209,9 @@ void graph_result(Program *p, Graph *g, Sym name, Val v, Span at)
 
 void graph_commit(Program *p, Graph *g, uint32_t slot, Val v)
 {
+    Builder b = builder_for(p, g);
+    if (graph_node(g, v)->loose != LOOSE_NO)
+        v = build_at_place(&b, v, type_info(p, p->slots.at[slot].type)->place);
     for (uint32_t i = 0; i < g->commits.n; i++)
         if (g->commits.at[i].slot == slot) {
             g->commits.at[i].val = v;

@@ -24,7 +24,9 @@ enum { MAX_RANK = 8 };
 /* --- types ------------------------------------------------------------------------------------ */
 
 typedef uint8_t Place;
-enum { PLACE_D0 = 0, PLACE_HOST = 255 }; /* @d0 is the default device; @d1.. are further ones */
+/* @d0 is the default device, equal to no other; @d1 is cuda:0, @d2 is cuda:1 ..; @host is the CPU */
+enum { PLACE_D0 = 0, PLACE_CUDA = 1, PLACE_HOST = 255 };
+enum { MAX_GPUS = 64 };
 
 typedef struct {
     uint32_t id;
@@ -51,10 +53,15 @@ static inline bool val_eq(Val a, Val b)
 
 typedef enum { STAGE_FORWARD, STAGE_BACKWARD, STAGE_UPDATE } Stage;
 
+/* What may be used together with values of any device: made of constants and sizes alone (each
+ * device has its own); or a number of the host's (learning rates, counters), which is copied. */
+typedef enum { LOOSE_NO, LOOSE_NUMBER, LOOSE_CONSTANT } Loose;
+
 /* Where a node comes from: the path of the instance ("blocks.0.attn") and the user's text. */
 typedef struct {
     Sym path;
     Span at;
+    uint32_t block; /* the `checkpoint { }` that it stands in: backward makes it again; 0: none */
 } Site;
 
 /* An attribute is a list of words; its kind (attribute table in ops.h) says what they are:
@@ -66,7 +73,7 @@ typedef struct {
 
 typedef struct {
     Op op;
-    uint8_t stage;
+    uint8_t stage, loose;
     uint32_t nin, nout;
     const Val *in;
     const Ty *types;   /* nout result types */
@@ -135,6 +142,7 @@ typedef struct Graph {
     saved;            /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
                          them as its parameters after the cotangents */
     uint32_t extends; /* BODY: index + 1 of the body whose results are the first of these */
+    bool segment;     /* BODY: k turns of a `checkpoint(k)`; nothing of it is kept for all turns */
     Span at;
     const char *doc;
     uint32_t *table; /* hash-consing; private to tensor_build.c */
@@ -235,6 +243,8 @@ void ctx_destroy(Ctx *cx); /* frees everything made with it */
 Program *program_create(Ctx *cx, Sym name);
 uint32_t program_add_slot(Program *p, Slot slot);
 Graph *program_add_graph(Program *p, Sym name, GraphKind kind);
+/** Whether anything is on a device other than the default one (passes/place.c). */
+bool program_has_places(const Program *p);
 Graph *program_find_graph(const Program *p, Sym method, GraphKind kind); /* or NULL */
 
 /* --- types ------------------------------------------------------------------------------------ */
@@ -275,12 +285,22 @@ typedef struct {
     Site site;    /* given to new nodes */
     int stage;    /* -1: the largest of the operands (default); else at least this */
     bool no_fold; /* keep exactly what is asked for (the text parser) */
+    Place place;  /* of constants */
+    /* Operands a and b are on different devices: reports it, or NULL: an internal error */
+    void (*crossed)(void *ctx, Op op, Val a, Val b);
+    void *crossed_ctx;
 } Builder;
 
 Builder builder_for(Program *p, Graph *g);
 
 /** Any op. `attrs` has one entry for each attribute of the op's row. Result 0 is returned. */
 Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs);
+/** A node of some graph once more, of other operands: constants keep their place. */
+Val build_again(Builder *b, const Node *n, const Val *in);
+/** The value on a device: constants are made there, all else is copied. */
+Val build_at_place(Builder *b, Val x, Place place);
+/** "cuda:1", "the CPU", "the default device". */
+const char *device_text(Arena *a, Place place);
 /** NULL if `build` would accept this, else why not (allocated in scratch). */
 const char *infer_check(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs);
 

@@ -19,6 +19,7 @@ static uint64_t node_hash(const Node *n)
     uint64_t h = hash_word(HASH_START, (uint64_t)n->op << 40 | (uint64_t)n->stage << 32 | n->nin);
     for (uint32_t i = 0; i < n->nin; i++)
         h = hash_word(h, (uint64_t)n->in[i].node << 32 | n->in[i].result);
+    h = n->nin ? h : hash_word(h, n->types[0].id); /* constants of two devices are two */
     const int nattrs = op_info(n->op)->nattrs;
     for (int i = 0; i < nattrs; i++) {
         h = hash_word(h, n->attrs[i].n);
@@ -35,6 +36,8 @@ static bool node_same(const Node *a, const Node *b)
     for (uint32_t i = 0; i < a->nin; i++)
         if (!val_eq(a->in[i], b->in[i]))
             return false;
+    if (a->nin == 0 && a->types[0].id != b->types[0].id)
+        return false;
     const int nattrs = op_info(a->op)->nattrs;
     for (int i = 0; i < nattrs; i++)
         if (a->attrs[i].n != b->attrs[i].n ||
@@ -142,11 +145,115 @@ static bool constant_goes_last(const Builder *b, Op op, const Val *in)
     return !zero || (op != OP_min && op != OP_max);
 }
 
+/* --- devices ---------------------------------------------------------------------------------- */
+
+static bool is_number_slot(SlotKind kind)
+{
+    return kind == SLOT_HYPER || kind == SLOT_COUNTER || kind == SLOT_SEED || kind == SLOT_CALLS;
+}
+
+static Loose looseness(const Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
+{
+    if (op == OP_const || op == OP_dim || op == OP_iota || op == OP_table)
+        return LOOSE_CONSTANT;
+    if (op == OP_state)
+        return is_number_slot(b->p->slots.at[attrs[0].at[0]].kind) ? LOOSE_NUMBER : LOOSE_NO;
+    if (nin == 0 || op == OP_transfer || op == OP_call || op == OP_scan || op == OP_print ||
+        op == OP_check || op == OP_random)
+        return LOOSE_NO;
+    Loose l = LOOSE_CONSTANT;
+    for (uint32_t i = 0; i < nin; i++) {
+        const Loose x = (Loose)graph_node(b->g, in[i])->loose;
+        l = x < l ? x : l;
+    }
+    return l;
+}
+
+/* Numbers among operands of another device are copied there. Whoever made the user's expression
+ * reports tensors of different devices; then they are copied, too. The operands: as they are, or in
+ * scratch. */
+static const Val *settle(Builder *b, Op op, const Val *in, uint32_t nin)
+{
+    const Place first = nin ? val_info(b->p, b->g, in[0])->place : PLACE_D0;
+    uint32_t i = 1, at = UINT32_MAX;
+    while (i < nin && val_info(b->p, b->g, in[i])->place == first)
+        i++;
+    if (i >= nin || op == OP_call || op == OP_scan)
+        return in;
+    for (uint32_t k = 0, best = LOOSE_CONSTANT; k < nin; k++)
+        if (graph_node(b->g, in[k])->loose < best) {
+            best = graph_node(b->g, in[k])->loose;
+            at = k;
+        }
+    if (at == UINT32_MAX)
+        return in;
+    const Place place = val_info(b->p, b->g, in[at])->place;
+    Val *moved = arena_array(b->p->cx->scratch, Val, nin);
+    for (uint32_t k = 0; k < nin; k++) {
+        const Loose loose = (Loose)graph_node(b->g, in[k])->loose;
+        moved[k] = in[k];
+        if (loose == LOOSE_CONSTANT || val_info(b->p, b->g, in[k])->place == place)
+            continue;
+        if (loose == LOOSE_NO && !b->crossed)
+            continue;
+        if (loose == LOOSE_NO)
+            b->crossed(b->crossed_ctx, op, in[at], in[k]);
+        moved[k] = build_at_place(b, in[k], place);
+    }
+    return moved;
+}
+
+static Val constant_at(Builder *b, Val x)
+{
+    const Node n = *graph_node(b->g, x);
+    Val *in = arena_array(b->p->cx->scratch, Val, n.nin + 1u);
+    for (uint32_t i = 0; i < n.nin; i++)
+        in[i] = constant_at(b, n.in[i]);
+    const Val v = build(b, n.op, in, n.nin, n.attrs);
+    return n.nout > 1 ? val_result(v, x.result) : v;
+}
+
+Val build_at_place(Builder *b, Val x, Place place)
+{
+    const int64_t word = place;
+    const Attr attr = attr_words(&word, 1);
+    if (val_info(b->p, b->g, x)->place == place)
+        return x;
+    if (graph_node(b->g, x)->loose != LOOSE_CONSTANT)
+        return build(b, OP_transfer, &x, 1, &attr);
+    const Place outer = b->place;
+    b->place = place;
+    const Val v = constant_at(b, x);
+    b->place = outer;
+    return v;
+}
+
+Val build_again(Builder *b, const Node *n, const Val *in)
+{
+    const Place outer = b->place;
+    const Attr *attrs = n->attrs;
+    if (n->nin == 0)
+        b->place = type_info(b->p, n->types[0])->place;
+    const Val v = build(b, n->op, in, n->nin, attrs);
+    b->place = outer;
+    return v;
+}
+
+const char *device_text(Arena *a, Place place)
+{
+    return place == PLACE_D0     ? "the default device"
+           : place == PLACE_HOST ? "the CPU"
+                                 : arena_printf(a, "cuda:%d", place - PLACE_CUDA);
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
 Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
 {
     Ty types[MAX_RESULTS];
     uint32_t nout = 0;
     Val swapped[2];
+    in = settle(b, op, in, nin);
     if (!b->no_fold && nin == 2 && constant_goes_last(b, op, in)) {
         swapped[0] = in[1];
         swapped[1] = in[0];
@@ -163,6 +270,7 @@ Val build(Builder *b, Op op, const Val *in, uint32_t nin, const Attr *attrs)
     }
     const Node n = {.op = op,
                     .stage = (uint8_t)stage,
+                    .loose = (uint8_t)looseness(b, op, in, nin, attrs),
                     .nin = nin,
                     .nout = nout,
                     .in = in,

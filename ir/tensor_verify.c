@@ -49,6 +49,7 @@ static void verify_types(Verifier *q, uint32_t id)
 {
     const Node *n = &q->g->nodes.at[id];
     Builder b = builder_for((Program *)q->p, (Graph *)q->g);
+    b.place = n->nin ? PLACE_D0 : type_info(q->p, n->types[0])->place;
     Ty types[MAX_RESULTS];
     uint32_t nout = 0;
     const char *error = infer_types(&b, n->op, n->in, n->nin, n->attrs, types, &nout);

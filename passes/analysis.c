@@ -67,7 +67,7 @@ void graph_inline(Builder *b, const Graph *def, const Val *args, uint32_t nargs,
             in[k] = map[n.in[k].node][n.in[k].result];
         b->site = n.site;
         map[id] = arena_array(a, Val, n.nout);
-        Val v = build(b, n.op, in, n.nin, n.attrs);
+        Val v = build_again(b, &n, in);
         for (uint32_t k = 0; k < n.nout; k++)
             map[id][k] = k ? val_result(v, v.result + k) : v;
         if (n.nout == 1)

@@ -21,7 +21,7 @@ static void spread_operands(Rewrite *rw, uint32_t id)
     for (uint32_t k = 0; k < n.nin; k++)
         in[k] = build_broadcast_to(&rw->b, rewrite_get(rw, n.in[k]), t.shape, t.rank);
     rw->b.stage = n.stage;
-    Val v = build(&rw->b, n.op, in, n.nin, n.attrs);
+    Val v = build_again(&rw->b, &n, in);
     rw->b.stage = -1;
     val_hint(&rw->b, v, n.hint);
     rewrite_set(rw, (Val){id, 0}, v);

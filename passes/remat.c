@@ -188,9 +188,31 @@ static bool kept_by_reference(const Cut *c, const Node *n)
     return n->op == OP_input || op_is_free(n->op);
 }
 
+/* Made in a `checkpoint { }`: nothing of it is kept but what others read. */
+static bool of_checkpoint(const Cut *c, uint32_t id)
+{
+    const Node *n = &c->g->nodes.at[id];
+    return n->site.block && !c->back[id] && n->op != OP_key && n->op != OP_state &&
+           n->op != OP_transfer && !kept_by_reference(c, n);
+}
+
+/* Only a whole node is kept: of a scan that would be all that its derivative reads. */
+static bool leaves_checkpoint(const Cut *c, uint32_t id)
+{
+    const Node *n = &c->g->nodes.at[id];
+    bool leaves = false;
+    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
+        const uint32_t u = c->users.list[i];
+        leaves |= !c->back[u] && c->g->nodes.at[u].site.block != n->site.block;
+    }
+    return leaves && n->nout == 1;
+}
+
 static bool never_again(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
+    if (of_checkpoint(c, id))
+        return false;
     if (kept_by_reference(c, n) || n->op == OP_dot || n->op == OP_conv || n->op == OP_cumulate ||
         n->op == OP_scan || n->op == OP_key || n->op == OP_state || n->op == OP_transfer ||
         n->op == OP_print || n->op == OP_check)
@@ -210,7 +232,8 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
         return 1;
     if (kept_by_reference(c, n))
         return 1e-3;
-    if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
+    if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random ||
+        (of_checkpoint(c, id) && !leaves_checkpoint(c, id)))
         return FOREVER;
     bool stored = n->op == OP_dot || n->op == OP_conv || n->op == OP_fold || n->op == OP_reduce ||
                   n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan;
@@ -259,6 +282,39 @@ typedef struct {
     Val **again; /* [node][result]: the clone */
 } Cloner;
 
+/* The body of a scan that runs again: what it prints and reports is said already. */
+static uint32_t quiet_body(Program *p, uint32_t index)
+{
+    Graph *body = p->graphs.at[index];
+    if (!body->effects.n)
+        return index;
+    Rewrite rw = rewrite_begin(p, body);
+    for (uint32_t id = 1; id < body->nodes.n; id++) {
+        const Node *n = &body->nodes.at[id];
+        if (rw.live[id] && (n->op == OP_print || n->op == OP_check))
+            rewrite_set(&rw, (Val){id, 0}, rewrite_get(&rw, n->in[0]));
+        else if (rw.live[id])
+            rewrite_copy(&rw, id);
+    }
+    vec_push(p->cx->perm, &p->graphs, rewrite_end(&rw));
+    return p->graphs.n - 1;
+}
+
+static Val again(Cloner *cl, const Node *n, const Val *in)
+{
+    Attr attrs[MAX_ATTRS];
+    const OpInfo *info = op_info(n->op);
+    for (int i = 0; i < info->nattrs; i++)
+        attrs[i] = n->attrs[i];
+    int64_t body;
+    for (int i = 0; i < info->nattrs; i++)
+        if (info->attrs[i] == ATTR_body) {
+            body = quiet_body(cl->rw->b.p, (uint32_t)n->attrs[i].at[0]);
+            attrs[i] = attr_words(&body, 1);
+        }
+    return build(&cl->rw->b, n->op, in, n->nin, attrs);
+}
+
 /* The value that backward reads for a forward value. */
 static Val for_backward(Cloner *cl, Val old)
 {
@@ -266,6 +322,8 @@ static Val for_backward(Cloner *cl, Val old)
     if (cl->c->back[old.node] || cl->saved[old.node] || kept_by_reference(cl->c, n) ||
         never_again(cl->c, old.node))
         return rewrite_get(cl->rw, old);
+    if (n->op == OP_print || n->op == OP_check)
+        return for_backward(cl, n->in[0]);
     if (!cl->again[old.node]) {
         Val *in = arena_array(cl->rw->b.p->cx->scratch, Val, n->nin);
         Node copy = *n;
@@ -273,7 +331,7 @@ static Val for_backward(Cloner *cl, Val old)
             in[k] = for_backward(cl, copy.in[k]);
         cl->rw->b.site = copy.site;
         cl->rw->b.stage = STAGE_BACKWARD;
-        Val v = build(&cl->rw->b, copy.op, in, copy.nin, copy.attrs);
+        Val v = again(cl, &copy, in);
         cl->rw->b.stage = -1;
         val_hint(&cl->rw->b, v, copy.hint);
         cl->again[old.node] = arena_array(cl->rw->b.p->cx->scratch, Val, copy.nout);
@@ -301,7 +359,7 @@ static Graph *clone_for_backward(const Cut *c, Program *p, const bool *saved)
             in[k] = for_backward(&cl, n.in[k]);
         rw.b.site = n.site;
         rw.b.stage = n.stage;
-        Val v = build(&rw.b, n.op, in, n.nin, n.attrs);
+        Val v = build_again(&rw.b, &n, in);
         rw.b.stage = -1;
         val_hint(&rw.b, v, n.hint);
         for (uint32_t k = 0; k < n.nout; k++)

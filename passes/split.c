@@ -59,7 +59,7 @@ static void copy_node(Builder *b, const Graph *from, uint32_t id, Val **map)
     }
     b->site = n.site;
     b->stage = n.stage;
-    Val v = build(b, n.op, in, n.nin, n.attrs);
+    Val v = build_again(b, &n, in);
     b->stage = -1;
     val_hint(b, v, n.hint);
     map[id] = arena_array(b->p->cx->scratch, Val, n.nout);

@@ -33,6 +33,8 @@ typedef struct {
 /* What a turn of the reversed scan would not compute again. */
 static bool is_saved(const Turn *q, const Node *n)
 {
+    if (q->l.body->segment || (n->site.block && n->site.block != q->n->site.block))
+        return false; /* the user wants it made again */
     return (n->op == OP_dot || n->op == OP_conv || n->op == OP_reduce || n->op == OP_cumulate ||
             n->op == OP_sort) &&
            type_info(q->r->p, n->types[0])->rank < MAX_RANK;
@@ -139,7 +141,7 @@ static void inline_turn(Turn *q)
             in[k] = q->map[n.in[k].node][n.in[k].result];
         b->site = n.site;
         q->map[id] = arena_array(q->a, Val, n.nout);
-        const Val v = build(b, n.op, in, n.nin, n.attrs);
+        const Val v = build_again(b, &n, in);
         for (uint32_t k = 0; k < n.nout; k++)
             q->map[id][k] = n.nout > 1 ? val_result(v, v.result + k) : v;
     }
@@ -309,6 +311,7 @@ void vjp_scan(Reverse *r, uint32_t id, const Node *n, const Val *dy)
                          .nyield = v.yield.n,
                          .yield = v.yield.at,
                          .sum = v.sum,
+                         .segment = q.l.body->segment,
                          .nknown = q.known.n,
                          .known = q.known.at,
                          .known_all = q.known_all.at};
