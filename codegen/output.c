@@ -183,7 +183,7 @@ static void arg(Args *x, const char *text)
 }
 
 /* -O2 with loops made into vectors is a third of the size of -O3 and about as fast. */
-static void common_args(Args *x, int level, bool native)
+static void common_args(Args *x, int level, const char *march)
 {
     arg(x, "-std=c11");
     if (level < 2) {
@@ -197,8 +197,8 @@ static void common_args(Args *x, int level, bool native)
     arg(x, "-fno-math-errno");
     arg(x, "-fno-trapping-math");
     arg(x, "-fPIC");
-    if (native) {
-        arg(x, "-march=native");
+    if (march) {
+        arg(x, arena_printf(x->a, "-march=%s", march));
 #if defined __x86_64__
         arg(x, "-mprefer-vector-width=512");
 #endif
@@ -304,7 +304,7 @@ static void compile_text(Writer *w, const Output *o, const char *source, const c
 {
     const char *log = "";
     Args x = {.a = w->a};
-    common_args(&x, o->level, o->native);
+    common_args(&x, o->level, o->march);
     for (int i = 0; i < o->ninclude_dirs; i++)
         arg(&x, arena_printf(w->a, "-I%s", o->include_dirs[i]));
     own_includes(&x);

@@ -53,7 +53,7 @@ typedef struct {
                         the file (NULL: by the model's name) */
     int level;       /* of -O */
     bool debug;      /* -g */
-    bool native;     /* for this processor only */
+    const char *march; /* of the C compiler: for such processors only; NULL: for all of the kind */
     const char *const *include_dirs; /* further places of tenon.h */
     int ninclude_dirs;
 } Output;

@@ -81,8 +81,17 @@ static int at_least_one(int n)
     return n > 0 ? n : 1;
 }
 
-static void print_kernels(const HostModel *m, const PrintedKernel *printed, bool cuda,
-                          const char *prefix, StrBuf *out)
+static uint64_t written(const Kernel *k)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < k->params.n; i++)
+        if (k->params.at[i].mode != K_IN)
+            bits |= 1ull << (i < 63 ? i : 63);
+    return bits;
+}
+
+static void print_kernels(const HostModel *m, const PrintedKernel *printed, const char *prefix,
+                          StrBuf *out)
 {
     Arena *a = out->a;
     Emit e = {.out = out};
@@ -94,6 +103,7 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, bool
     emit_open(&e, "static const tn_kernel %skernels[] = {", prefix);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
+        const bool cuda = k->cuda;
         StrBuf s = {.a = a};
         sb_printf(&s, "{.name = \"%s\", .where = %s", printed[i].name,
                   quoted(a, kernel_where(m->p, k, a)));
@@ -112,6 +122,8 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, bool
             sb_printf(&s, ", .cost = %d", cell_cost(m, k));
         if (printed[i].wide)
             sb_printf(&s, ", .wide = %#" PRIx64, printed[i].wide);
+        if (m->places.n > 1)
+            sb_printf(&s, ", .writes = %#" PRIx64, written(k));
         if (printed[i].nsites)
             sb_printf(&s, ", .nchecks = %u, .checks = %s%s_checks", printed[i].nsites, prefix,
                       printed[i].name);
@@ -143,10 +155,11 @@ static void print_slots(const HostModel *m, StrBuf *out)
     emit_line(&e, "{0},");
     for (uint32_t i = 1; i < m->p->slots.n; i++) {
         const Slot *s = &m->p->slots.at[i];
-        emit_line(&e, "{%s, TN_SLOT_%s, %d, %d, %" PRId64 ", %.17g, %u}, /* %u: %s */",
+        emit_line(&e, "{%s, TN_SLOT_%s, %d, %d, %" PRId64 ", %.17g, %u, %u}, /* %u: %s */",
                   quoted(out->a, sym_text(m->p->cx->names, s->name)), kinds[s->kind],
                   (int)type_info(m->p, s->type)->dtype, s->saved,
-                  fixed(m, type_numel(m->p, s->type), s->name), s->initial, s->segment, i,
+                  fixed(m, type_numel(m->p, s->type), s->name), s->initial, s->segment,
+                  host_place(m, type_info(m->p, s->type)->place), i,
                   type_text(m->p, out->a, s->type));
     }
     emit_close(&e, ";");
@@ -221,6 +234,22 @@ void program_state(const HostModel *m, StrBuf *out)
     emit_line(&e, "%s", "");
 }
 
+/* DLPack's numbers of devices: 1 is a CPU, 2 a GPU. */
+static void print_places(const HostModel *m, const char *prefix, StrBuf *out)
+{
+    Emit e = {.out = out};
+    if (m->places.n < 2)
+        return;
+    emit_open(&e, "static const tn_place %splaces[] = {", prefix);
+    emit_line(&e, "{%d, -1}, /* the default device */", m->cuda ? 2 : 1);
+    for (uint32_t i = 1; i < m->places.n; i++) {
+        const Place p = m->places.at[i];
+        emit_line(&e, "{%d, %d},", p == PLACE_HOST ? 1 : 2, p == PLACE_HOST ? 0 : p - PLACE_CUDA);
+    }
+    emit_close(&e, ";");
+    emit_line(&e, "%s", "");
+}
+
 static void print_desc(const HostModel *m, const TableOptions *o, const char *prefix, StrBuf *out)
 {
     Emit e = {.out = out};
@@ -228,6 +257,7 @@ static void print_desc(const HostModel *m, const TableOptions *o, const char *pr
     emit_open(&e, "%sconst tn_model_desc %s_%sdesc = {", o->second ? "static " : "", model, prefix);
     emit_line(&e, ".abi = TN_ABI,");
     emit_line(&e, ".size = sizeof(tn_model_desc),");
+    emit_line(&e, ".level = TN_LEVEL,");
     emit_line(&e, ".name = %s,", quoted(out->a, sym_text(m->p->cx->names, m->p->name)));
     emit_line(&e, ".version = \"%s\",", TENON_VERSION);
     emit_line(&e, ".source = %s,", quoted(out->a, model_source(out->a, m)));
@@ -249,6 +279,10 @@ static void print_desc(const HostModel *m, const TableOptions *o, const char *pr
         emit_line(&e, ".nimages = %d,", o->nimages);
     if (o->cuda_desc)
         emit_line(&e, ".cuda = %s,", o->cuda_desc);
+    if (m->places.n > 1) {
+        emit_line(&e, ".nplaces = %u,", m->places.n);
+        emit_line(&e, ".places = %splaces,", prefix);
+    }
     emit_close(&e, ";");
     emit_line(&e, "%s", "");
 }
@@ -260,7 +294,7 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, const Tabl
     SizeCode code = {.lines = {.n = 0}};
     StrBuf elements = {.a = out->a};
     Emit e = {.out = out};
-    print_kernels(m, kernels, o->cuda, prefix, out);
+    print_kernels(m, kernels, prefix, out);
     for (uint32_t i = 0; i < m->programs.n; i++) {
         emit_line(&e, "/* --- %s%s --- */", sym_text(m->p->cx->names, m->programs.at[i]->name),
                   o->second ? " on CUDA" : "");
@@ -274,6 +308,7 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, const Tabl
         emit_line(&e, "};");
         emit_line(&e, "%s", "");
     }
+    print_places(m, prefix, out);
     print_desc(m, o, prefix, out);
 }
 

@@ -145,7 +145,7 @@ static int lower_targets(Drive *d, Program *p, Output *out)
 static int write_model(Drive *d, Program *p, OutputResult *all)
 {
     const Options *o = d->o;
-    Output out = {.level = o->level, .debug = o->debug};
+    Output out = {.level = o->level, .debug = o->debug, .march = o->march};
     out.kind = o->mode == MODE_source   ? OUTPUT_SOURCES
                : o->mode == MODE_shared ? OUTPUT_SHARED
                                         : OUTPUT_OBJECT;
@@ -182,7 +182,8 @@ static int compile_executable(Drive *d, const char *source, const char *lib, con
         "-ffp-contract=off",
         "-fno-math-errno",
         "-fno-trapping-math",
-        "-march=native",
+        arena_printf(d->a, "-march=%s", d->o->march ? d->o->march : "native"),
+        "-DTN_ONE_TARGET",
 #if defined __x86_64__
         "-mprefer-vector-width=512",
 #endif

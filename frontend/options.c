@@ -4,6 +4,7 @@
 
 #include "ir/base/die.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -176,6 +177,17 @@ static bool read_arch(Reader *r, const char *text)
         s += n + (s[n] == ',');
     }
     return r->o->arch.n ? true : fail(r, "-arch wants a list such as sm_80,sm_90a");
+}
+
+/* What the C compiler calls processors; it knows which there are. */
+static bool read_march(Reader *r, const char *text)
+{
+    for (const char *s = text; *s; s++)
+        if (!isalnum((unsigned char)*s) && !strchr("-_.+", *s))
+            return fail(r, "-march is native or a processor's name, such as x86-64-v3; not '%s'",
+                        text);
+    r->o->march = text;
+    return *text ? true : fail(r, "-march wants native or a processor's name, such as x86-64-v3");
 }
 
 static bool read_device(Reader *r, const char *text)
@@ -405,6 +417,8 @@ static bool apply_choice(Reader *r, const Row *row, const char *value)
         return read_target(r, value);
     case OPT_arch:
         return read_arch(r, value);
+    case OPT_march:
+        return read_march(r, value);
     case OPT_device:
         return read_device(r, value);
     case OPT_place:

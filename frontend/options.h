@@ -59,6 +59,7 @@ typedef struct {
 
     bool target_given, cpu, cuda; /* without -target both are set */
     Texts arch;
+    const char *march;  /* -march: for such processors only; NULL: for all of the kind */
     const char *device; /* "cpu", "cuda", "cuda:N" or "auto" */
     bool place_auto;
 

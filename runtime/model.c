@@ -159,6 +159,10 @@ static tn_status choose(tn_context *ctx, const tn_model_desc *d, DLDevice want, 
     tn_status s = cpu && cuda ? check_pair(cpu, cuda) : TN_OK;
     if (s)
         return s;
+    if (cpu && cpu->level > ctx->level) /* a call would die of an unknown instruction */
+        return tn__fail(TN_UNSUPPORTED,
+                        "%s was compiled for x86-64-v%d, which this processor is not", d->name,
+                        d->level);
     if (want.device_type == kDLCUDA && !cuda)
         return tn__fail(TN_UNSUPPORTED, "%s was compiled without CUDA", d->name);
     if ((want.device_type == kDLCPU || want.device_type == kDLCUDAHost) && !cpu)

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define TN_ABI 2
+#define TN_ABI 3
 
 /* Sizes: postfix code, one word an operation; CONST, SYM and DIM are followed by one word. Division
  * floors. A size is the code from its start to TN_D_END. */
@@ -52,6 +52,7 @@ typedef struct {
     int32_t first, last; /* TEMP: steps between which it is alive; first > last: never */
     const void *data;   /* CONST */
     int32_t strip;      /* TEMP, != 0: no memory but in strip number `strip` - 1 */
+    int32_t place;      /* number of its device in tn_model_desc.places */
 } tn_buffer;
 
 /* A kernel for the CPU: cells lo .. hi-1. p: pointers in parameter order, then int32_t error[4] where
@@ -114,6 +115,17 @@ typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t
 #define TN_CPU_WIDE(name)       TN_CPU(name)
 #endif
 
+/* What the code of all kernels together needs of a processor. */
+#if !defined TN_ONE_TARGET || !defined __x86_64__
+#define TN_LEVEL 1
+#elif defined __AVX512F__ && defined __AVX512BW__ && defined __AVX512DQ__ && defined __AVX512VL__
+#define TN_LEVEL 4
+#elif defined __AVX2__ && defined __FMA__ && defined __BMI2__
+#define TN_LEVEL 3
+#else
+#define TN_LEVEL 1
+#endif
+
 typedef struct {
     const char *name, *where; /* where: "lltm.tn:9-12" */
     tn_cpu_kernel *cpu;       /* NULL when the CPU is not among the targets */
@@ -128,6 +140,7 @@ typedef struct {
     tn_cpu_kernel *fast;      /* the same for processors with AVX2, FMA and BMI2; or NULL */
     uint64_t wide;            /* CUDA: bit i: size i is a long long, not an int */
     tn_cpu_kernel *widest;    /* the same for processors with AVX-512 F, BW, DQ and VL; or NULL */
+    uint64_t writes;          /* bit i: it writes at parameter i, or the 64th and later ones: bit 63 */
 } tn_kernel;
 
 /* LOOP: the steps up to END run `cells` times, with symbol `kernel` counting from 0, or down to 0;
@@ -157,6 +170,7 @@ typedef struct {
     double value;              /* FILL */
     const char *where;
     const char *text;          /* PRINT: what stands before the value, operands[operands] */
+    int32_t place;             /* that works; COPY: of what is read */
 } tn_step;
 
 /* Steps first .. first+n-1, products and launches, that the CPU runs block by block of `rows` (number of
@@ -203,6 +217,7 @@ typedef struct {
     int64_t numel;
     double initial;
     int32_t segment; /* GRAD, MOMENT: slot of the parameters */
+    int32_t place;
 } tn_slot;
 
 typedef struct {
@@ -229,6 +244,12 @@ typedef struct {
     size_t whole;   /* != 0: data is one LZ4 block, which unpacks to so many bytes */
 } tn_image;
 
+/* A device that a model names: {1, 0} the CPU, {2, N} cuda:N (DLPack's numbers); number -1: the
+ * default device, of this type. */
+typedef struct {
+    int32_t type, number;
+} tn_place;
+
 typedef struct tn_model_desc tn_model_desc;
 struct tn_model_desc {
     int32_t abi, size; /* TN_ABI, sizeof(tn_model_desc) */
@@ -243,6 +264,9 @@ struct tn_model_desc {
     const tn_model_desc *cuda; /* of a model for the CPU: the same model for CUDA, or NULL. Slots,
                                   views and trains of both are equal */
     int32_t nimages;
+    int32_t level; /* TN_LEVEL: 1, or what every kernel needs: 3 for x86-64-v3, 4 for x86-64-v4 */
+    int32_t nplaces;           /* 0: all is on one device, which the caller chooses */
+    const tn_place *places;    /* else: [0] the default device */
 };
 
 /* Generated code defines:  const tn_model_desc MODEL_desc;  */

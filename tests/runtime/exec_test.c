@@ -172,7 +172,8 @@ static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
                                    slots,   views,
                                    kernels, programs,
                                    NULL,    NULL,
-                                   NULL,    0};
+                                   NULL,    0,
+                                   1};
 
 typedef struct {
     tn_context *ctx;
