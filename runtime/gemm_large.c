@@ -10,10 +10,11 @@
 
 enum {
     KB = TN__GEMM_KB,
-    MB = 252,       /* rows of a block: 1 MiB of f32 */
-    NB = 1024,      /* columns of a block: 2 MiB */
-    STRIP = 16,     /* rows of b copied by one thread at a time */
-    TEMP_ROWS = 256 /* rows of the buffer for c, as in gemm.c */
+    MB = 252,        /* rows of a block: 1 MiB of f32 */
+    NB = 1024,       /* columns of a block: 2 MiB */
+    STRIP = 16,      /* rows of b copied by one thread at a time */
+    WIDEST = 14 * 4, /* bytes of a column of the highest tile of f32 */
+    TEMP_ROWS = 256  /* rows of the buffer for c, as in gemm.c */
 };
 
 /* One block of the product and the copies of its operands. */
@@ -60,7 +61,11 @@ static void copy_columns(const Block *b, int64_t lo, int64_t hi)
     const int64_t size = b->w->size, cols = b->w->g.a.cols, high = b->tile_rows;
     for (int64_t k = lo; k < hi; k++) {
         const char *const from = b->a + k * cols * size;
-        for (int64_t m = 0; m < b->m; m += high) {
+        int64_t m = 0;
+        if (high * size == WIDEST) /* a few moves in place of a call */
+            for (; m + high <= b->m; m += high)
+                memcpy(b->tiles + (m * b->k + k * high) * size, from + m * size, WIDEST);
+        for (; m < b->m; m += high) {
             const int64_t rows = least(high, b->m - m);
             memcpy(b->tiles + (m * b->k + k * rows) * size, from + m * size, (size_t)(rows * size));
         }

@@ -17,33 +17,40 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
 {
     V acc[MR][2];
     const T *row[4]; /* rows 0, 4, 8, 12: the others are one multiple of a_m away */
+    const T *ahead = c;
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
         row[i] = a + (4 * i < rows ? 4 * i : 0) * a_m;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
-        __builtin_prefetch(c + i * c_m, 1);
-        if (vectors > 1)
-            __builtin_prefetch(c + i * c_m + 2 * LANES - 1, 1);
         acc[i][0] = ZERO();
         acc[i][1] = ZERO();
     }
-    for (int64_t l = 0; l < k; l++) {
-        const V b0 = LOAD(b), b1 = vectors > 1 ? LOAD(b + LANES) : b0;
-        __builtin_prefetch(b + 16 * b_k);
+    /* c is fetched row by row while k runs: all of it at once would hold up a and b */
+    const int64_t part = k / rows + 1;
+    for (int64_t left = k, n; left > 0; left -= n) {
+        n = left < part ? left : part;
+        __builtin_prefetch(ahead, 1);
         if (vectors > 1)
-            __builtin_prefetch(b + 16 * b_k + LANES);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            const V x = SET1(row[i / 4][i % 4 * a_m]);
-            acc[i][0] = FMA(x, b0, acc[i][0]);
+            __builtin_prefetch(ahead + 2 * LANES - 1, 1);
+        ahead += c_m;
+        for (int64_t l = 0; l < n; l++) {
+            const V b0 = LOAD(b), b1 = vectors > 1 ? LOAD(b + LANES) : b0;
+            __builtin_prefetch(b + 16 * b_k);
             if (vectors > 1)
-                acc[i][1] = FMA(x, b1, acc[i][1]);
-        }
+                __builtin_prefetch(b + 16 * b_k + LANES);
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; i++) {
+                const V x = SET1(row[i / 4][i % 4 * a_m]);
+                acc[i][0] = FMA(x, b0, acc[i][0]);
+                if (vectors > 1)
+                    acc[i][1] = FMA(x, b1, acc[i][1]);
+            }
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++)
-            row[i] += a_k;
-        b += b_k;
+            for (int i = 0; i < 4; i++)
+                row[i] += a_k;
+            b += b_k;
+        }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
