@@ -1,7 +1,7 @@
 #!/bin/bash
 # models.sh: whole models. The digits learn, with the same bits at any number of threads, in every run,
 # and after a stop; every sample trains, with a loss that falls; the C program runs.
-#   TENON=build/tenon tests/models.sh [digits|lenet|vae|gcn|moe|samples|program]...
+#   TENON=build/tenon tests/models.sh PART...     the parts: at the end
 # SPDX-License-Identifier: MIT
 set -u
 tenon=$(realpath "${TENON:?set TENON to the compiler}")
@@ -25,6 +25,20 @@ check() { # WHAT COMMAND...
 }
 # The result that a line of the training's report names is at least, or at most, a number.
 reaches() { awk -v name="$2" -v least="$3" '$1 == "test" && $2 == name && $3 + 0 >= least { ok = 1 } END { exit !ok }' "$1"; }
+stays() { awk -v name="$2" -v most="$3" '$1 == "test" && $2 == name && $3 + 0 <= most { ok = 1 } END { exit !ok }' "$1"; }
+# learns MODEL DATA ROWS reaches|stays RESULT NUMBER OPTION...: what the file promises of all its data, by the first ROWS of them.
+learns() {
+    local model=$1 data=$2 n=$3 how=$4 result=$5 number=$6
+    shift 6
+    python3 "$root/tests/npz.py" --part "$root/models/data/$data.npz" "$model.npz" "$n"
+    check "$model trains" "$tenon" -train "$root/models/$model.tn" "$model.npz" "$@"
+    cp log "$model.log"
+    check "$model: $result $how $number: $(grep '^test' "$model.log")" "$how" "$model.log" "$result" "$number"
+}
+counts() { # MODEL PARAMETERS [NAME]
+    "$tenon" -E "$root/models/$1.tn" -m "${3:-$1}" >"$1.params" 2>&1
+    check "$1 has $2 parameters" grep -q "parameters $2," "$1.params"
+}
 falls() { # FILE: the first result of the last epoch is below that of the first
     awk '$1 == "epoch" { last = $4; if (!n++) first = $4 } END { print "first", first, "last", last; exit !(n > 1 && last < first) }' "$1"
 }
@@ -66,27 +80,32 @@ moe() {
     check "one thread and two give the same bits" cmp one.safetensors two.safetensors
 }
 
-charlstm() {
-    check "charlstm trains" "$tenon" -train "$root/models/charlstm.tn" "$root/models/data/kjv.npz" -epochs 2 -batch 64
-    cp log charlstm.log
-    check "charlstm pays less than 2.6 bits: $(grep '^test bits' charlstm.log)" awk '$1 == "test" && $2 == "bits" && $3 < 2.6 { ok = 1 } END { exit !ok }' charlstm.log
+charlstm() { learns charlstm kjv 5649 stays bits 2.6 -epochs 2 -batch 64; }
+gpt() { learns gpt kjv 5649 stays bits 3.2 -epochs 1 -batch 32; }
+gpt2() { counts gpt2 124,439,808; }
+bert() {
+    counts bert 109,514,298
+    learns bert kjv 5649 stays bits 3.1 -m letters -epochs 1 -batch 16
 }
-gpt() {
-    check "gpt trains" "$tenon" -train "$root/models/gpt.tn" "$root/models/data/kjv.npz" -epochs 1 -batch 32
-    cp log gpt.log
-    check "gpt pays less than 3.2 bits: $(grep '^test bits' gpt.log)" awk '$1 == "test" && $2 == "bits" && $3 < 3.2 { ok = 1 } END { exit !ok }' gpt.log
+mamba() { learns mamba kjv 5649 stays bits 2.3 -epochs 1 -batch 32; }
+vit() {
+    counts vit 86,567,656
+    learns vit mnist 8000 reaches accuracy 0.87 -m digits -epochs 2
 }
-
-gpt2() {
-    "$tenon" -E "$root/models/gpt2.tn" >gpt2.log 2>&1
-    check "gpt2 has 124,439,808 parameters" grep -q 'parameters 124,439,808' gpt2.log
+resnet18() {
+    counts resnet18 11,689,512
+    learns resnet18 mnist 8000 reaches accuracy 0.9 -m digits -epochs 1
 }
-
-vae() {
-    check "vae trains" "$tenon" -train "$root/models/vae.tn" "$root/models/data/mnist.npz" -epochs 1
-    cp log vae.log
-    check "vae stays below 160: $(grep '^test loss' vae.log)" awk '$1 == "test" && $2 == "loss" && $3 < 160 { ok = 1 } END { exit !ok }' vae.log
+mobilenetv2() {
+    counts mobilenetv2 3,504,872 mobilenet
+    learns mobilenetv2 mnist 8000 reaches accuracy 0.9 -m digits -epochs 1
 }
+unet() {
+    counts unet 583,681
+    learns unet mnist 2400 stays loss 0.15 -m digits -epochs 1
+}
+dcgan() { learns dcgan mnist 8000 stays d_loss.apart 0.1 -m digits -epochs 1 -batch 64; }
+vae() { learns vae mnist 8000 stays loss 160 -epochs 1; }
 
 sample() { # FILE EPOCHS ARRAY...
     local file=$1 epochs=$2
@@ -123,7 +142,7 @@ program() {
 
 for part in "${@:-digits}"; do
     case $part in
-    digits | lenet | gcn | charlstm | gpt | gpt2 | moe | vae | samples | program) "$part" ;;
+    digits | lenet | gcn | charlstm | gpt | gpt2 | bert | mamba | moe | vae | vit | resnet18 | mobilenetv2 | unet | dcgan | samples | program) "$part" ;;
     *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done

@@ -4,7 +4,9 @@
 # KIND: zero, one, wave (numbers between 0 and 1), modN (0 .. N-1 in turn), or a number.
 #   npz.py --cut FILE OUT BYTES                  the first BYTES bytes of a file
 #   npz.py --set FILE OUT NAME VALUE             the same with another value of an i64 scalar
+#   npz.py --part FILE OUT N                     the first N rows of each array, of NAME_test a quarter of that
 # SPDX-License-Identifier: MIT
+import ast
 import math
 import struct
 import sys
@@ -34,7 +36,25 @@ def array(text):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
 
 
+def rows(data, n):
+    """The first n rows of an npy file in C order."""
+    start = 10 + struct.unpack("<H", data[8:10])[0]
+    head = ast.literal_eval(data[10:start].decode())
+    n = min(n, head["shape"][0])
+    width = (len(data) - start) // head["shape"][0]
+    head["shape"] = (n,) + head["shape"][1:]
+    text = repr(head)
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return data[:8] + struct.pack("<H", len(text)) + text.encode() + data[start:start + n * width]
+
+
 def main(args):
+    if args[0] == "--part":
+        with zipfile.ZipFile(args[1]) as f, zipfile.ZipFile(args[2], "w") as out:
+            for name in f.namelist():
+                n = int(args[3])
+                out.writestr(name, rows(f.read(name), n // 4 if name.endswith("_test.npy") else n))
+        return
     if args[0] == "--cut":
         with open(args[1], "rb") as f, open(args[2], "wb") as out:
             out.write(f.read(int(args[3])))
