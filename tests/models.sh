@@ -104,7 +104,7 @@ unet() {
     counts unet 583,681
     learns unet mnist 2400 stays loss 0.15 -m digits -epochs 1
 }
-dcgan() { learns dcgan mnist 8000 stays d_loss.apart 0.1 -m digits -epochs 1 -batch 64; }
+dcgan() { learns dcgan mnist 8000 stays d_loss.apart 0.1 -m digits -epochs 1; }
 vae() { learns vae mnist 8000 stays loss 160 -epochs 1; }
 
 sample() { # FILE EPOCHS ARRAY...
