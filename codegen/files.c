@@ -67,11 +67,14 @@ static void image_macro(const char *model, const char *upper, Emit *e)
     emit_line(e, "%s", "");
 }
 
-static PrintedKernel *cuda_kernels(const HostModel *cuda, StrBuf *out)
+/* Each kernel as text of its language. */
+static PrintedKernel *print_kernels(const HostModel *m, StrBuf *c, StrBuf *cu)
 {
-    PrintedKernel *printed = arena_array(out->a, PrintedKernel, cuda->kernels.n + 1);
-    for (uint32_t i = 0; i < cuda->kernels.n; i++)
-        printed[i] = cuda_kernel(cuda->p, cuda->kernels.at[i], i, out);
+    PrintedKernel *printed = arena_array(c->a, PrintedKernel, m->kernels.n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        printed[i] = m->kernels.at[i]->cuda
+                         ? cuda_kernel(m->p, m->kernels.at[i], i, cu)
+                         : c_kernel(m->p, m->kernels.at[i], i, how_often(m, i), c);
     return printed;
 }
 
@@ -98,23 +101,18 @@ static void cuda_file(const HostModel *cuda, const StrBuf *kernels, StrBuf *out)
 
 void codegen_cuda(const HostModel *cuda, StrBuf *out)
 {
-    StrBuf kernels = {.a = out->a};
-    cuda_kernels(cuda, &kernels);
+    StrBuf kernels = {.a = out->a}, c = {.a = out->a};
+    print_kernels(cuda, &c, &kernels);
     cuda_file(cuda, &kernels, out);
 }
 
-static void cuda_part(const CText *t, StrBuf *out)
+static void cuda_part(const CText *t, const PrintedKernel *printed, StrBuf *out)
 {
     Emit e = {.out = out};
     const HostModel *m = t->cuda;
     const char *model = model_prefix(out->a, m), *upper = name_upper(out->a, model);
     const bool macro = t->entries && !t->nimages;
-    StrBuf kernels = {.a = out->a};
-    PrintedKernel *printed = cuda_kernels(m, &kernels);
-    if (t->cu)
-        cuda_file(m, &kernels, t->cu);
-    const TableOptions o = {
-        .cuda = true, .second = t->cpu != NULL, .nimages = macro ? 1 : t->nimages};
+    const TableOptions o = {.second = t->cpu != NULL, .nimages = macro ? 1 : t->nimages};
     emit_line(&e, "/* --- CUDA --- */");
     emit_line(&e, "%s", "");
     if (macro) {
@@ -147,43 +145,42 @@ static const char *cuda_desc(const CText *t, Arena *a)
                       : arena_printf(a, "%s_CUDA_DESC", name_upper(a, model));
 }
 
-static PrintedKernel *cpu_kernels(const HostModel *cpu, StrBuf *out)
+static void c_section(const StrBuf *kernels, StrBuf *out)
 {
-    StrBuf kernels = {.a = out->a}, functions = {.a = out->a};
-    PrintedKernel *printed = arena_array(out->a, PrintedKernel, cpu->kernels.n + 1);
-    for (uint32_t i = 0; i < cpu->kernels.n; i++)
-        printed[i] = c_kernel(cpu->p, cpu->kernels.at[i], i, how_often(cpu, i), &kernels);
-    paste_functions(out->a, TARGET_C, sb_text(&kernels), &functions);
+    StrBuf functions = {.a = out->a};
+    if (!kernels->n)
+        return;
+    paste_functions(out->a, TARGET_C, sb_text(kernels), &functions);
     if (functions.n) {
         section("scalar functions", out);
         sb_puts(out, sb_text(&functions));
     }
-    if (kernels.n) {
-        section("kernels", out);
-        sb_puts(out, sb_text(&kernels));
-    }
-    return printed;
+    section("kernels", out);
+    sb_puts(out, sb_text(kernels));
 }
 
 void codegen_c_text(const CText *t, StrBuf *out)
 {
     const HostModel *m = t->cpu ? t->cpu : t->cuda;
     const char *model = model_prefix(out->a, m);
-    PrintedKernel *printed = NULL;
+    StrBuf c = {.a = out->a}, cu = {.a = out->a};
+    const PrintedKernel *printed = t->cpu ? print_kernels(t->cpu, &c, &cu) : NULL;
+    const PrintedKernel *on_cuda = t->cuda ? print_kernels(t->cuda, &c, &cu) : NULL;
+    if (t->cuda && t->cu)
+        cuda_file(t->cuda, &cu, t->cu);
     banner(m, "c",
-           t->cpu ? "Kernels for the CPU, programs, entry points." : "Programs, entry points.",
+           c.n || t->cpu ? "Kernels for the CPU, programs, entry points." : "Programs, entry points.",
            out);
     if (t->entries)
         sb_printf(out, "#include \"%s.h\"\n\n#include \"tenon_program.h\"\n\n", model);
     sb_puts(out, "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n");
     if (!t->entries)
         sb_printf(out, "%s\n", codegen_program_text);
-    if (t->cpu)
-        printed = cpu_kernels(t->cpu, out);
+    c_section(&c, out);
     sb_printf(out, "extern const tn_model_desc %s_desc;\n\n", model);
     program_state(m, out);
     if (t->cuda)
-        cuda_part(t, out);
+        cuda_part(t, on_cuda, out);
     if (t->cpu) {
         const TableOptions o = {.cuda_desc = cuda_desc(t, out->a)};
         program_tables(t->cpu, printed, &o, out);

@@ -372,8 +372,11 @@ static DeviceImages load_images(Arena *a, const StrBuf *text, const char *name, 
     return r;
 }
 
-LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
+LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch, int level)
 {
+    bool host = false; /* it has kernels for the CPU */
+    for (uint32_t i = 0; i < cuda->kernels.n; i++)
+        host |= !cuda->kernels.at[i]->cuda;
     StrBuf text = {.a = a}, cu = {.a = a};
     const CText what = {.cuda = cuda, .cu = &cu};
     const char *model = model_prefix(a, cuda);
@@ -386,7 +389,7 @@ LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch)
         r.message = made.message;
         return r;
     }
-    r = load_text(a, &text, 0, false, model);
+    r = load_text(a, &text, host ? level : 0, host, model);
     if (r.status)
         return r;
     tn_image *images = arena_array(a, tn_image, made.at.n);

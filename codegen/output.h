@@ -97,8 +97,8 @@ typedef struct {
  * is made anew. */
 LoadedModel codegen_load(Arena *a, const HostModel *cpu, int level);
 
-/** The same for a model lowered for CUDA: device code for one architecture (80: a cubin, and PTX
+/** The same for a model with kernels for CUDA, and perhaps some for the CPU: device code for one architecture (80: a cubin, and PTX
  * where a driver refuses that), made by NVRTC and kept in the same place. */
-LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch);
+LoadedModel codegen_load_cuda(Arena *a, const HostModel *cuda, int arch, int level);
 
 #endif

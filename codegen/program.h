@@ -17,7 +17,6 @@ const char *quoted(Arena *a, const char *s);
 
 /* Which tables, beside the model and its printed kernels. */
 typedef struct {
-    bool cuda;   /* for CUDA: kernels have no CPU functions */
     bool second; /* of the same file as the CPU's: names begin with cuda_, and state is shared */
     const char
         *cuda_desc; /* of the same model for CUDA, printed before: "&lltm_cuda_desc"; or NULL */

@@ -274,6 +274,8 @@ static void add_buffer(Tables *t, uint32_t i)
         sb_printf(&s, ", .first = %u, .last = %u", b->first, b->last);
     if (b->strip)
         sb_printf(&s, ", .strip = %u", b->strip);
+    if (host_place(t->m, b->place))
+        sb_printf(&s, ", .place = %u", host_place(t->m, b->place));
     if (b->kind == BUF_CONST && b->data) {
         print_data(t, i);
         sb_printf(&s, ", .data = %s_data%u", t->name, i);
@@ -408,6 +410,8 @@ static void add_step(Tables *t, const Step *s)
                   add_operand(t, s->dst, (Dim){0}), constant_text(t, s->value));
     if (s->when.n)
         sb_printf(&text, ", .when = {%u, %u}", list_guards(t, s->when), s->when.n);
+    if (host_place(t->m, s->place))
+        sb_printf(&text, ", .place = %u", host_place(t->m, s->place));
     Emit e = {.out = &t->steps, .depth = 1};
     emit_line(&e, "/* %s */", step_comment(t, s));
     const char *where = where_text(t->m->p, t->a, s->site.at);

@@ -46,7 +46,7 @@ static int read_archs(Drive *d, Texts *archs)
     return STATUS_DONE;
 }
 
-int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs)
+int device_targets(Drive *d, const Program *p, bool sources, bool *cpu, bool *cuda, Texts *archs)
 {
     const char *why = NULL;
     *cpu = d->o->cpu;
@@ -59,6 +59,14 @@ int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs)
         if (d->o->verbose)
             fprintf(stderr, "tenon: note: code for the CPU only; no NVRTC: %s\n", why);
     }
+    const int gpu = program_gpu(p);
+    if (gpu >= 0 && !*cuda && d->o->target_given)
+        return message_error(STATUS_USAGE, "the model uses cuda:%d: -target=cpu makes no code for it",
+                             gpu);
+    if (gpu >= 0 && !*cuda)
+        return message_error(STATUS_MACHINE, "the model uses cuda:%d: no NVRTC (install the CUDA "
+                             "toolkit): %s", gpu, why);
+    *cpu = *cpu && gpu < 0; /* one program for its mix of devices */
     return *cuda && !sources ? read_archs(d, archs) : STATUS_DONE;
 }
 
@@ -117,20 +125,35 @@ static int choose(Drive *d, DLDevice *device, int *sm)
                 *sm ? arena_printf(d->a, "cuda:%d (sm_%d)", gpu.device_id, *sm) : "the CPU");
     return STATUS_DONE;
 }
+/* The capability of the GPUs that the model names; 0: it names none. */
+static int named_gpus(const Program *p, int *sm)
+{
+    const int first = program_gpu(p);
+    if (first < 0)
+        return STATUS_DONE;
+    *sm = capability((DLDevice){kDLCUDA, first});
+    return *sm ? STATUS_DONE
+               : message_error(STATUS_MACHINE, "the model uses cuda:%d: %s", first,
+                               tn_last_error());
+}
 
 int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device)
 {
-    int sm, status = choose(d, device, &sm);
+    int sm, code = 0, status = choose(d, device, &sm);
+    if (!status)
+        status = named_gpus(p, &code);
     if (status)
         return status;
-    d->c->debug = d->o->debug || sm; /* nobody reads this CUDA text, but tools ask it for lines */
+    code = sm ? sm : code;
+    d->c->debug = d->o->debug || code; /* nobody reads this CUDA text, but tools ask it for lines */
     HostModel *m = compile_lower(d->c, p, sm != 0);
     if (!m) {
         status = drive_messages(d);
         return status ? status : STATUS_INPUT;
     }
     const double from = compile_now();
-    *model = sm ? codegen_load_cuda(d->a, m, sm) : codegen_load(d->a, m, d->o->level);
+    *model = code ? codegen_load_cuda(d->a, m, code, d->o->level)
+                  : codegen_load(d->a, m, d->o->level);
     compile_time(d->c, model->cached ? "load from the cache" : "compile and load", from);
     if (!model->status)
         return STATUS_DONE;

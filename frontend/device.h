@@ -10,7 +10,7 @@
 
 /** Which targets code is made for, and which architectures: -target, else both where there is an
  * NVRTC (sources need none). STATUS_MACHINE after a message where -arch=native finds no GPU. */
-int device_targets(Drive *d, bool sources, bool *cpu, bool *cuda, Texts *archs);
+int device_targets(Drive *d, const Program *p, bool sources, bool *cpu, bool *cuda, Texts *archs);
 
 /** The first architecture of -arch, as in sm_80. The exit status. */
 int device_first_arch(Drive *d, int *sm);

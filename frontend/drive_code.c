@@ -132,13 +132,14 @@ static int lower_targets(Drive *d, Program *p, Output *out)
 {
     bool cpu, cuda;
     Texts archs = {0};
-    const int bad = device_targets(d, out->kind == OUTPUT_SOURCES, &cpu, &cuda, &archs);
+    const int bad = device_targets(d, p, out->kind == OUTPUT_SOURCES, &cpu, &cuda, &archs);
     if (bad)
         return bad;
     out->archs = archs.at;
     out->narchs = (int)archs.n;
     out->cpu = cpu ? compile_lower(d->c, p, false) : NULL;
-    out->cuda = cuda ? compile_lower(d->c, p, true) : NULL;
+    const bool on_cpu = program_gpu(p) >= 0 && !strcmp(d->o->device, "cpu");
+    out->cuda = cuda ? compile_lower(d->c, p, !on_cpu) : NULL;
     return (cpu && !out->cpu) || (cuda && !out->cuda) ? STATUS_INPUT : STATUS_DONE;
 }
 

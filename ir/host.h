@@ -19,6 +19,7 @@ typedef struct {
     Sym name;
     BufKind kind;
     DType dtype;
+    Place place;
     uint32_t rank;
     Dim shape[MAX_RANK];
     uint32_t slot; /* STATE: slot; TAPE: number of the saved value; ARG, RESULT: position */
@@ -55,6 +56,7 @@ typedef struct {
 
 typedef struct {
     StepKind kind;
+    Place place; /* that works; a COPY between two: the one that it is read from */
     Guard when;
     Site site;
     const char *text; /* the model's line in words, for -S and traces */
@@ -111,9 +113,34 @@ typedef struct HostProgram {
 
 typedef struct HostModel {
     Program *p;
+    bool cuda; /* the default device is a GPU; else the CPU */
     VEC(Kernel *) kernels;
     VEC(HostProgram *) programs;
+    VEC(Place) places; /* [0] is PLACE_D0; then those in use, increasing */
 } HostModel;
+
+/** Whether a place is a GPU of this model. */
+static inline bool host_on_cuda(const HostModel *m, Place place)
+{
+    return place == PLACE_D0 ? m->cuda : place != PLACE_HOST;
+}
+
+/** Number of a place in `places`. */
+static inline uint32_t host_place(const HostModel *m, Place place)
+{
+    uint32_t i = 0;
+    while (i + 1 < m->places.n && m->places.at[i] != place)
+        i++;
+    return i;
+}
+/** Whether a kernel of the model is for GPUs. */
+static inline bool host_has_cuda(const HostModel *m)
+{
+    bool any = m->cuda;
+    for (uint32_t i = 0; i < m->places.n; i++)
+        any |= host_on_cuda(m, m->places.at[i]);
+    return any;
+}
 
 /** The SIZE symbols that a kernel's text needs as integer parameters, in order of first use. */
 uint32_t kernel_sizes(const Program *p, const Kernel *k, Symbol *out, uint32_t max);

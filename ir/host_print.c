@@ -22,6 +22,14 @@ static void put_name(Print *w, uint32_t buf)
     sb_puts(w->out, sym_text(w->m->p->cx->names, w->h->buffers.at[buf].name));
 }
 
+static void put_place(Print *w, Place place)
+{
+    if (place == PLACE_HOST)
+        sb_puts(w->out, " @host");
+    else if (place != PLACE_D0)
+        sb_printf(w->out, " @d%d", place);
+}
+
 static void put_offset(Print *w, Dim d)
 {
     if (d.id && !dim_is_zero(w->m->p->cx->dims, d)) {
@@ -53,6 +61,7 @@ static void put_buffer(Print *w, uint32_t i)
         sb_puts(w->out, " strip");
     if (b->kind == BUF_TEMP && !b->of && b->first <= b->last)
         sb_printf(w->out, " live %u..%u", b->first, b->last);
+    put_place(w, b->place);
     sb_putc(w->out, '\n');
 }
 

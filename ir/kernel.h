@@ -159,10 +159,12 @@ struct KStmt {
  *     store c[b, m, n] = s ..     what surrounds a product: at the index (m, n) only
  *   } } }
  *
- * The grid's blocks are tiles: not the product of its loops. */
+ * An operand may be a select of a load and 0. The grid's blocks are tiles: not the product of its
+ * loops. */
 typedef struct {
     int m, n;             /* results of a block; 0: no tile */
     bool tensor;          /* on tensor cores: from sm_80 on */
+    bool a_by_k, b_by_k;  /* neighbours along k are read together, else along m, n */
     int a_bytes, b_bytes; /* that addresses are multiples of: 4, 8 or 16; 0: element by element */
     int width;            /* neighbours along n that are stored together */
 } KTile;
@@ -171,6 +173,7 @@ typedef struct Kernel {
     Sym name; /* lltm_k1_cell: unique in the model */
     KClass class;
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
+    bool cuda;        /* for GPUs; else for the CPU */
     KTile tile;
     bool turned; /* MAP on CUDA: blocks are 32 x 32 results of the last two grid loops; operands
                     that lie along the last but one are turned in shared memory */

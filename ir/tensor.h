@@ -245,6 +245,8 @@ uint32_t program_add_slot(Program *p, Slot slot);
 Graph *program_add_graph(Program *p, Sym name, GraphKind kind);
 /** Whether anything is on a device other than the default one (passes/place.c). */
 bool program_has_places(const Program *p);
+/** The lowest number N of a cuda:N that the program names, or -1. */
+int program_gpu(const Program *p);
 Graph *program_find_graph(const Program *p, Sym method, GraphKind kind); /* or NULL */
 
 /* --- types ------------------------------------------------------------------------------------ */

@@ -209,7 +209,7 @@ static void must_store(Fuser *f)
         }
         if (op_is_opaque(n->op))
             fuse_prepare_opaque(f, id);
-        if (n->op == OP_transfer || n->op == OP_call) {
+        if (n->op == OP_call) {
             diag_report(f->p->cx->diags, DIAG_not_supported, n->site.at,
                         "kernels for `%s` are not supported yet", op_name(n->op));
             f->failed = true;

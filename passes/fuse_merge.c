@@ -344,9 +344,17 @@ static Kern *try_union(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, con
     return m->class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
 }
 
+/* On which device it works. */
+static Place place_of(const Fuser *f, const Kern *k)
+{
+    return val_info(f->p, f->g, k->roots.at[0].val)->place;
+}
+
 static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
                       uint32_t rank)
 {
+    if (place_of(f, base) != place_of(f, other))
+        return NULL;
     Kern *m = try_union(f, base, other, mb, mo, rank, false);
     return m ? m : try_union(f, base, other, mb, mo, rank, true);
 }

@@ -12,7 +12,7 @@
 bool op_is_opaque(Op op)
 {
     return op == OP_cumulate || op == OP_scatter || op == OP_sort || op == OP_scan ||
-           op_takes_views(op);
+           op == OP_transfer || op_takes_views(op);
 }
 
 bool op_takes_views(Op op)

@@ -13,12 +13,19 @@
 /* --- buffers
  * ------------------------------------------------------------------------------------------ */
 
+void lower_at(Lower *l, Place place)
+{
+    l->place = place;
+    l->o = &l->options[host_on_cuda(l->m, place)];
+}
+
 uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape,
                       uint32_t rank)
 {
     Buffer b = {.name = names_unique(&l->buffer_names, name, "_"),
                 .kind = kind,
                 .dtype = dtype,
+                .place = l->place,
                 .rank = rank,
                 .offset = dim_const(l->t, 0)};
     if (rank)
@@ -31,6 +38,7 @@ static uint32_t typed_buffer(Lower *l, BufKind kind, Sym name, const TypeInfo *t
 {
     uint32_t buf = lower_buffer(l, kind, name, ty->dtype, ty->shape, ty->rank);
     l->h->buffers.at[buf].slot = slot;
+    l->h->buffers.at[buf].place = ty->place;
     return buf;
 }
 
@@ -186,8 +194,9 @@ Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
     Val v = naming_value(l, grp);
     const char *text = v.node ? sym_text(names, lower_name(l, v)) : "step";
     const char *dot = strrchr(text, '.');
-    char *name = arena_printf(l->a, "%s_k%u_%s", sym_text(names, l->p->name), l->m->kernels.n,
-                              dot ? dot + 1 : text);
+    const char *other = l->o->cuda == l->m->cuda ? "" : l->o->cuda ? "_gpu" : "_cpu";
+    char *name = arena_printf(l->a, "%s_k%u_%s%s", sym_text(names, l->p->name), l->m->kernels.n,
+                              dot ? dot + 1 : text, other);
     for (char *s = name; *s; s++)
         if (!(*s >= '0' && *s <= '9') && !(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z'))
             *s = '_';
@@ -197,7 +206,7 @@ Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
 Step *lower_step(Lower *l, StepKind kind, Site site)
 {
     vec_push(l->a, &l->h->steps,
-             ((Step){.kind = kind, .site = site, .group = l->making, .contract = l->contract}));
+             ((Step){.kind = kind, .place = l->place, .site = site, .group = l->making, .contract = l->contract}));
     return &vec_last(&l->h->steps);
 }
 
@@ -562,9 +571,17 @@ static void change_first(Lower *l, const FuseGroup *grp)
         place_value(l, out, own, loc->buf);
 }
 
+/* The device that a group works on: of its results; a print shows what is there. */
+static Place group_place(const Lower *l, const FuseGroup *grp)
+{
+    const Val v = grp->into.node ? grp->into : grp->roots.at[0].val;
+    return val_info(l->p, l->g, v)->place;
+}
+
 static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
+    lower_at(l, group_place(l, grp));
     l->group = l->group_first = number;
     l->making = grp;
     l->contract = grp->class == CLASS_CONTRACT && !grp->ride ? grp
@@ -598,7 +615,7 @@ static void lower_group(Lower *l, uint32_t number)
         break;
     }
     l->making = l->contract = NULL;
-    if (grp->class != CLASS_CONTRACT)
+    if (grp->class == CLASS_MAP) /* of what only follows */
         lower_chosen(l, from);
 }
 
@@ -642,6 +659,7 @@ void lower_leave(Lower *l, const Lower *outer)
     memcpy(&l->acc_nodes, &outer->acc_nodes, sizeof l->acc_nodes);
     memcpy(&l->late, &outer->late, sizeof l->late);
     l->group = outer->group;
+    lower_at(l, outer->place);
 }
 
 void lower_groups(Lower *l)
@@ -730,13 +748,29 @@ static void lower_graph(Lower *l, Graph *g)
     die_context(NULL, NULL);
 }
 
+/* The devices that the model names, in a fixed order. */
+static void find_places(HostModel *m, Arena *a)
+{
+    bool used[256] = {[PLACE_D0] = true};
+    for (uint32_t i = 1; i < m->p->types.n; i++)
+        used[m->p->types.at[i].place] = true;
+    for (uint32_t i = 0; i < ARRAY_LEN(used); i++)
+        if (used[i])
+            vec_push(a, &m->places, (Place)i);
+}
+
 HostModel *lower_program(Program *p, const LowerOptions *o)
 {
     Arena *a = p->cx->perm;
     HostModel *m = arena_new(a, HostModel);
     m->p = p;
     LowerModel lm = {.m = m};
-    Lower l = {.p = p, .t = p->cx->dims, .a = a, .o = o, .lm = &lm, .m = m};
+    Lower l = {.p = p, .t = p->cx->dims, .a = a, .lm = &lm, .m = m, .options = {*o, *o}};
+    m->cuda = o->cuda;
+    l.options[0].cuda = false;
+    l.options[1].cuda = true;
+    find_places(m, a);
+    lower_at(&l, PLACE_D0);
     int errors = diag_errors(p->cx->diags);
     lower_names(&l);
     for (uint32_t i = 0; i < p->graphs.n; i++) {

@@ -14,6 +14,7 @@ uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype)
     uint32_t piece = lower_buffer(l, b->kind, b->name, dtype, loc->shape, loc->rank);
     Buffer *p = &l->h->buffers.at[piece];
     p->slot = l->h->buffers.at[loc->buf].slot;
+    p->place = l->h->buffers.at[loc->buf].place;
     p->of = loc->buf;
     p->offset = loc->offset;
     return piece;
@@ -49,8 +50,11 @@ static void copy_kernel(Lower *l, const Loc *dst, const Loc *src, DType dtype, S
 
 void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site)
 {
+    const Place outer = l->place;
+    lower_at(l, l->h->buffers.at[src->buf].place);
     if (!loc_is_row_major(l->t, dst) || !loc_is_row_major(l->t, src)) {
         copy_kernel(l, dst, src, dtype, name, site);
+        lower_at(l, outer);
         return;
     }
     uint32_t to = lower_piece(l, dst, dtype), from = lower_piece(l, src, dtype);
@@ -58,6 +62,44 @@ void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym n
     s->dst = to;
     s->src = from;
     s->text = sym_text(l->p->cx->names, l->h->buffers.at[to].name);
+    lower_at(l, outer);
+}
+
+/* A value as a whole in a row, on the device where it is. */
+static Loc in_a_row(Lower *l, const Loc *loc, DType dtype)
+{
+    const Buffer *b = &l->h->buffers.at[loc->buf];
+    if (loc_is_row_major(l->t, loc))
+        return *loc;
+    const Place outer = l->place;
+    lower_at(l, b->place);
+    const uint32_t buf = lower_buffer(l, BUF_TEMP, b->name, dtype, loc->shape, loc->rank);
+    lower_at(l, outer);
+    return loc_row_major(l->t, buf, dim_const(l->t, 0), loc->shape, loc->rank);
+}
+
+/* Copies between devices are of what lies in a row: else a kernel puts it so first, or takes it
+ * from there. */
+void lower_transfer(Lower *l, const FuseGroup *grp)
+{
+    const Node *n = graph_node(l->g, grp->roots.at[0].val);
+    const DType dtype = type_info(l->p, n->types[0])->dtype;
+    const Val to = grp->roots.at[0].val;
+    Val v = n->in[0];
+    while (!fuse_buffer(l->f, v) && graph_node(l->g, v)->op == OP_reshape)
+        v = graph_node(l->g, v)->in[0];
+    const Loc *from = lower_loc(l, v), *dst = lower_loc(l, to);
+    CHECK(from && dst);
+    const Loc whole = in_a_row(l, from, dtype), there = in_a_row(l, dst, dtype);
+    if (whole.buf != from->buf)
+        lower_copy_loc(l, &whole, from, dtype, lower_name(l, v), n->site);
+    Loc same = whole; /* shapes may differ by axes of a reshape */
+    same.rank = there.rank;
+    memcpy(same.shape, there.shape, sizeof same.shape);
+    memcpy(same.stride, there.stride, sizeof same.stride);
+    lower_copy_loc(l, &there, &same, dtype, lower_name(l, to), n->site);
+    if (there.buf != dst->buf)
+        lower_copy_loc(l, dst, &there, dtype, lower_name(l, to), n->site);
 }
 
 static void print_step(Lower *l, const Node *n)

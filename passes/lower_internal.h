@@ -49,7 +49,9 @@ typedef struct {
     Program *p;
     DimTable *t;
     Arena *a; /* perm */
-    const LowerOptions *o;
+    const LowerOptions *o;    /* of the place at hand: one of `options` */
+    LowerOptions options[2]; /* for the CPU, for GPUs */
+    Place place;             /* of steps and temporaries that are made */
     LowerModel *lm;
     HostModel *m;
     const Graph *g;
@@ -71,6 +73,8 @@ typedef struct {
     NameSet kernel_names;    /* in the kernel that is built */
 } Lower;
 
+/** What is made from now on is for that place. */
+void lower_at(Lower *l, Place place);
 /** Where a value that has a FuseBuffer lies; NULL for others. */
 const Loc *lower_loc(Lower *l, Val v);
 uint32_t lower_buffer(Lower *l, BufKind kind, Sym name, DType dtype, const Dim *shape,
@@ -192,6 +196,8 @@ void steps_when(Lower *l, uint32_t from, GuardTerm term);
 bool lower_dies(const Lower *l, uint32_t group, Val v);
 void lower_copy(Lower *l, const FuseGroup *grp);
 void lower_opaque(Lower *l, const FuseGroup *grp);
+/** A copy between devices. */
+void lower_transfer(Lower *l, const FuseGroup *grp);
 /** dst <- src of equal shape, as a COPY step or a kernel. */
 void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site);
 /** A whole buffer for something that lies in a row inside another one. */

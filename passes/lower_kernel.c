@@ -68,6 +68,7 @@ KBuild *kbuild_begin(Lower *l, Sym name, KClass class)
     b->l = l;
     b->kernels = arena_mark(l->p->cx->kernels);
     b->k = kernel_create(l->p, name, class);
+    b->k->cuda = l->o->cuda;
     b->mark = arena_mark(l->p->cx->scratch);
     while (l->acc_nodes.n)
         l->acc_of[l->acc_nodes.at[--l->acc_nodes.n]] = 0;
@@ -211,7 +212,7 @@ static uint64_t hash_block(uint64_t h, const Kernel *k, const KBlock *b)
 /* Kernels that differ here differ; most do, and then their texts need not be made. */
 static uint64_t outline(const Kernel *k)
 {
-    uint64_t h = hash_word(HASH_START, (uint64_t)k->class << 32 | (uint64_t)k->accs.n);
+    uint64_t h = hash_word(HASH_START, (uint64_t)k->class << 32 | (uint64_t)k->cuda << 31 | (uint64_t)k->accs.n);
     h = hash_word(h, (uint64_t)k->lanes << 32 | (unsigned)k->teams);
     for (uint32_t i = 0; i < k->params.n; i++) {
         const KParam *q = &k->params.at[i];
@@ -228,7 +229,7 @@ static uint32_t register_kernel(KBuild *b, bool *is_new)
     const char *text = NULL;
     for (uint32_t i = 0; i < l->lm->known.n; i++) {
         KnownKernel *known = &l->lm->known.at[i];
-        if (known->hash != hash)
+        if (known->hash != hash || l->m->kernels.at[known->kernel]->cuda != b->k->cuda)
             continue;
         if (!text)
             text = kernel_structure(l->p, b->k);

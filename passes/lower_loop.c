@@ -119,6 +119,7 @@ static Loc temp_like(const Scan *q, uint32_t c, const char *name)
     const TypeInfo *t = val_info(l->p, l->g, q->n->in[c]);
     const uint32_t buf =
         lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, name), t->dtype, t->shape, t->rank);
+    l->h->buffers.at[buf].place = t->place;
     return loc_row_major(l->t, buf, dim_const(l->t, 0), t->shape, t->rank);
 }
 
@@ -128,10 +129,12 @@ static void fill(Lower *l, const Loc *to, DType dtype, double value, Site site)
     if (!loc_is_row_major(l->t, to)) {
         const uint32_t buf =
             lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "start"), dtype, to->shape, to->rank);
+        l->h->buffers.at[buf].place = l->h->buffers.at[to->buf].place;
         whole = loc_row_major(l->t, buf, dim_const(l->t, 0), to->shape, to->rank);
     }
     const uint32_t dst = lower_piece(l, &whole, dtype);
     Step *s = lower_step(l, STEP_FILL, site);
+    s->place = l->h->buffers.at[dst].place;
     s->dst = dst;
     s->value = value;
     s->text = "before the first turn";
@@ -157,6 +160,7 @@ static void place_operands(Scan *q)
             const TypeInfo *t = type_info(l->p, q->n->types[k]);
             const uint32_t buf = lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "unread"),
                                               t->dtype, t->shape, t->rank);
+            l->h->buffers.at[buf].place = t->place;
             q->result[k] = loc_row_major(l->t, buf, dim_const(l->t, 0), t->shape, t->rank);
         }
     }

@@ -145,6 +145,9 @@ void lower_opaque(Lower *l, const FuseGroup *grp)
     case OP_scan:
         lower_scan(l, grp);
         break;
+    case OP_transfer:
+        lower_transfer(l, grp);
+        break;
     case OP_scatter:
         lower_scatter(l, grp);
         break;

@@ -14,6 +14,17 @@ bool program_has_places(const Program *p)
     return false;
 }
 
+int program_gpu(const Program *p)
+{
+    int first = -1;
+    for (uint32_t i = 1; i < p->types.n; i++) {
+        const Place at = p->types.at[i].place;
+        if (at != PLACE_D0 && at != PLACE_HOST && (first < 0 || at - PLACE_CUDA < first))
+            first = at - PLACE_CUDA;
+    }
+    return first;
+}
+
 static Place place_of(const Rewrite *rw, const Node *n)
 {
     return type_info(rw->b.p, n->types[0])->place;

@@ -14,11 +14,12 @@ static void shape_text(const DLTensor *t, char *out, size_t n)
 static tn_status check_device(const tn_model *m, const tn_program *p, const tn_arg *a,
                               const DLTensor *t)
 {
-    const DLDevice have = t->device, want = m->dev->dl;
+    const tn__device *dev = tn__part_of((tn_model *)(uintptr_t)m, p->buffers[a->buffer].place)->dev;
+    const DLDevice have = t->device, want = dev->dl;
     if (tn__on_host(t) ||
         (have.device_type == want.device_type && have.device_id == want.device_id))
         return TN_OK;
-    if (m->dev->ops->host)
+    if (dev->ops->host)
         return tn__fail(TN_DEVICE, "%s: '%s' must be in host memory", p->name, a->name);
     return tn__fail(TN_DEVICE, "%s: '%s' must be in host memory or on cuda:%d, where the model is",
                     p->name, a->name, (int)want.device_id);

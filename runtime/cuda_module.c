@@ -99,6 +99,8 @@ static tn_status find_functions(tn__gpu *g, tn__module *m)
         return tn__fail(TN_MEMORY, "no memory for the kernels of %s", m->d->name);
     for (int i = 0; i < m->d->nkernels; i++) {
         const char *name = m->d->kernels[i].name;
+        if (m->d->kernels[i].cpu) /* of a model that works on the CPU too */
+            continue;
         const CUresult r = g->cu->function(&m->functions[i], m->module, name);
         if (r) {
             char what[256];

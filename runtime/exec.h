@@ -15,6 +15,7 @@ typedef struct {
     void *copy;         /* on the model's device */
     void *packed;       /* on the host, beside it: of a strided tensor of the host */
     bool is_result;     /* copied back at the end */
+    int place;
 } Staged;
 
 /* A result that was allocated, and its descriptor as the caller gave it. */
@@ -22,8 +23,9 @@ typedef struct {
     DLTensor *t, was;
 } Made;
 
-typedef struct {
-    tn_model *m;
+typedef struct Call Call;
+struct Call {
+    tn_model *m, *whole; /* of several devices: the part, and the model */
     tn_stream *stream;
     const tn_program *p;
     const DLTensor *const *args;
@@ -37,7 +39,16 @@ typedef struct {
     bool begun;   /* the backend's */
     bool waits;   /* memory of the host takes part: the call ends when the work is done */
     bool to_host; /* results that we allocate are in memory of the host */
-} Call;
+    /* Of several devices: the call as each of them sees it, but for the first. */
+    Call *parts;
+    int serial; /* within a loop over devices: 1 + number of the lane at work; else 0 */
+};
+
+/** The call as the device of a place sees it. */
+static inline Call *tn__at(Call *c, int place)
+{
+    return c->parts && place ? &c->parts[place] : c;
+}
 
 /** Where operand number `i` of the program lies. */
 void *tn__operand(const Call *c, int i);
@@ -52,6 +63,24 @@ tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *w
 /** Checks the arguments, and binds sizes to the symbols. */
 tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args, int64_t *symbols,
                    uint8_t *bound);
+
+/* executor.c */
+tn_status tn__run_step(Call *c, int step);
+
+/* lanes.c: calls over several devices */
+/** All devices begin where the caller's stream is, and it goes on when they are done. */
+tn_status tn__lanes_begin(Call *c);
+tn_status tn__lanes_end(Call *c);
+/** All steps, side by side. */
+tn_status tn__lanes_run(Call *c);
+/** Waits for all of them, whatever happens. */
+void tn__lanes_sync(Call *c);
+/** In a loop over several devices: the call as the step's device sees it, which has waited for the
+ * step before. NULL after a failure. */
+Call *tn__lanes_next(Call *c, int step);
+/** Whether a step copies from one device to another, and does so. */
+bool tn__crosses(const tn_program *p, const tn_step *s);
+tn_status tn__cross(Call *c, const tn_step *s, tn_stream *on);
 
 /* place.c */
 /** Memory of everything: arguments and results in place or staged, temporaries, tape, state. */

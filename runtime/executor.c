@@ -32,6 +32,8 @@ static tn_status run_copy(Call *c, const tn_step *s)
     const size_t bytes = c->plan->bytes[c->p->operands[s->operands].buf];
     if (to == from || !bytes) /* nothing may have no place */
         return TN_OK;
+    if (tn__crosses(c->p, s))
+        return tn__cross(c, s, c->stream);
     return c->m->dev->ops->copy(c->stream, to, from, bytes);
 }
 
@@ -77,7 +79,7 @@ static void swap(Call *c, const tn_step *s)
     c->at[o[1].buf] = at;
 }
 
-static tn_status run_step(Call *c, int i)
+tn_status tn__run_step(Call *c, int i)
 {
     const tn_step *s = &c->p->steps[i];
     switch (s->kind) {
@@ -107,11 +109,18 @@ tn_status tn__run_steps(Call *c, int from, int to)
     for (int i = from; i < to && !s; i++) {
         const bool loop = c->p->steps[i].kind == TN_STEP_LOOP;
         const int strip = c->plan->strip[i];
+        if (!strip && !c->plan->active[i]) {
+            i = loop ? c->p->steps[i].operands : i;
+            continue;
+        }
+        Call *on = c->serial && !loop && c->p->steps[i].kind != TN_STEP_END ? tn__lanes_next(c, i) : c;
+        if (!on)
+            return TN_DRIVER;
         if (strip) {
-            s = c->m->dev->ops->strip(c, strip - 1);
+            s = on->m->dev->ops->strip(on, strip - 1);
             i += c->p->strips[strip - 1].n - 1;
-        } else if (c->plan->active[i])
-            s = loop ? tn__run_loop(c, i) : run_step(c, i);
+        } else
+            s = loop ? tn__run_loop(c, i) : tn__run_step(on, i);
         if (loop)
             i = c->p->steps[i].operands;
     }
@@ -144,7 +153,8 @@ static tn_status begin_call(Call *c, Sizes *sizes)
     const size_t nargs = (size_t)p->nargs + 1, nsymbols = (size_t)p->nsymbols + 1;
     const size_t at = ((size_t)p->nbuffers + 1) * sizeof *c->at, staged = nargs * sizeof *c->staged;
     const size_t made = nargs * sizeof *c->made, symbols = nsymbols * sizeof *sizes->symbols;
-    const size_t bytes = at + staged + made + symbols + nsymbols + nargs;
+    const size_t parts = c->m->parts ? (size_t)c->m->nparts * sizeof *c->parts : 0;
+    const size_t bytes = at + staged + made + parts + symbols + nsymbols + nargs;
     tn_model *m = c->m;
     if (m->call_bytes < bytes) {
         free(m->call);
@@ -157,8 +167,9 @@ static tn_status begin_call(Call *c, Sizes *sizes)
     c->at = (void **)block;
     c->staged = (Staged *)(block + at);
     c->made = (Made *)(block + at + staged);
-    sizes->symbols = (int64_t *)(block + at + staged + made);
-    sizes->bound = (uint8_t *)(block + at + staged + made + symbols);
+    c->parts = parts ? (Call *)(block + at + staged + made) : NULL;
+    sizes->symbols = (int64_t *)(block + at + staged + made + parts);
+    sizes->bound = (uint8_t *)(block + at + staged + made + parts + symbols);
     sizes->given = sizes->bound + nsymbols;
     return TN_OK;
 }
@@ -186,6 +197,8 @@ static bool changes_state(const tn_program *p)
 static tn_status work(Call *c)
 {
     const tn__backend *ops = c->m->dev->ops;
+    if (c->parts)
+        return tn__lanes_run(c);
     tn_status s = c->plan->tuning ? tn__tune(c)
                   : ops->run      ? ops->run(c)
                                   : tn__run_steps(c, 0, c->p->nsteps);
@@ -222,12 +235,18 @@ static tn_status execute(Call *c, int program)
     tn_status s = begin_call(c, &sizes);
     if (!s)
         s = check_state(c);
-    if (!s)
-        s = c->m->dev->ops->mistakes(c->m, false);
+    for (int i = 0; i < (c->m->parts ? c->m->nparts : 1) && !s; i++) {
+        tn_model *part = tn__part_of(c->m, i);
+        part->dev->ops->enter(part->dev);
+        s = part->dev->ops->mistakes(part, false);
+        part->dev->ops->leave(part->dev);
+    }
     if (!s)
         s = find_plan(c, program, &sizes);
     if (!s)
         s = c->m->dev->ops->begin(c->m, c->stream);
+    if (!s && c->parts)
+        s = tn__lanes_begin(c);
     if (!s && c->p->kind == TN_FORWARD_TRAIN)
         s = tn__tape_create(c, program);
     if (!s)
@@ -254,10 +273,13 @@ static tn_status run_on(tn_model *m, tn_stream *stream, int program, const DLTen
                         tn_tape **tape_out, tn_tape *tape_in)
 {
     const tn_program *p = &m->d->programs[program];
-    Call c = {.m = m, .stream = stream, .p = p, .args = args};
+    Call c = {.m = m, .whole = m, .stream = stream, .p = p, .args = args};
     c.tape_in = p->kind == TN_BACKWARD ? tape_in : NULL;
     const tn_status s = execute(&c, program);
     tn__unplace(&c, s != TN_OK);
+    for (int i = 1; c.parts && i < m->nparts; i++)
+        if (c.parts[i].m) /* where the call began */
+            pthread_mutex_unlock(&m->parts[i]->busy);
     if (s) {
         tn_tape_release(c.tape_out);
         c.tape_out = NULL;

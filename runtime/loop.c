@@ -97,7 +97,7 @@ static bool begin_turn(Call *c, const tn__loop *l, int64_t turn)
         if (!tn__dim_eval(p, l->dims[i], plan->symbols, plan->dims, &plan->dims[l->dims[i]]))
             return false;
     for (int i = 0; i < l->nsteps; i++)
-        plan->active[l->steps[i]] = tn__step_runs(c->m->dev, p, &p->steps[l->steps[i]], plan);
+        plan->active[l->steps[i]] = tn__step_runs(c->m, p, &p->steps[l->steps[i]], plan);
     for (int i = 0; i < l->npieces; i++)
         tn__place_piece(c, l->pieces[i]);
     return true;

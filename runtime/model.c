@@ -22,6 +22,18 @@ static tn_status check_desc(const tn_model_desc *d)
 /* --- state ---------------------------------------------------------------------------------------
  * In the order of the default stream, after the last call on any stream. */
 
+/* The part of the model whose memory that is. */
+static tn_model *holder(tn_model *m, const void *at)
+{
+    const char *p = at;
+    for (int i = 1; m->parts && i < m->d->nslots; i++) {
+        const char *slot = m->slots[i];
+        if (slot && p >= slot && p < slot + tn__slot_bytes(&m->d->slots[i]))
+            return m->parts[m->d->slots[i].place];
+    }
+    return m;
+}
+
 static tn_status slot_begin(tn_model *m)
 {
     pthread_mutex_lock(&m->busy);
@@ -40,7 +52,8 @@ static tn_status slot_end(tn_model *m, tn_status s)
 
 tn_status tn__state_read(const tn_model *of, const void *at, void *to, size_t bytes)
 {
-    tn_model *m = (tn_model *)(uintptr_t)of; /* its order of work changes, not what it is */
+    /* its order of work changes, not what it is */
+    tn_model *m = holder((tn_model *)(uintptr_t)of, at);
     tn_status s = slot_begin(m);
     if (!s)
         s = m->dev->ops->download(m->dev->stream, to, at, bytes);
@@ -49,8 +62,9 @@ tn_status tn__state_read(const tn_model *of, const void *at, void *to, size_t by
     return slot_end(m, s);
 }
 
-tn_status tn__state_write(tn_model *m, void *at, const void *from, size_t bytes)
+tn_status tn__state_write(tn_model *of, void *at, const void *from, size_t bytes)
 {
+    tn_model *m = holder(of, at);
     const tn__backend *ops = m->dev->ops;
     tn_status s = slot_begin(m);
     if (!s && bytes == 8) { /* a number: without a copy from memory of the host, which would wait */
@@ -67,10 +81,11 @@ static tn_status clear_slot(tn_model *m, int i)
 {
     static const unsigned char zero[8];
     const size_t size = tn__dtype_size(m->d->slots[i].dtype);
-    const tn_status s = slot_begin(m);
-    return slot_end(m, s ? s
-                         : m->dev->ops->fill(m->dev->stream, m->slots[i], zero, size,
-                                             (size_t)m->d->slots[i].numel));
+    tn_model *at = tn__part_of(m, m->d->slots[i].place);
+    const tn_status s = slot_begin(at);
+    return slot_end(at, s ? s
+                          : at->dev->ops->fill(at->dev->stream, m->slots[i], zero, size,
+                                               (size_t)m->d->slots[i].numel));
 }
 
 static tn_status reset_slot(tn_model *m, int i)
@@ -126,8 +141,8 @@ static tn_status make_slots(tn_model *m)
     m->slots = calloc((size_t)m->d->nslots + 1, sizeof *m->slots);
     if (!m->slots)
         return tn__fail(TN_MEMORY, "no memory for the state");
-    tn__device *d = m->dev;
     for (int i = 1; i < m->d->nslots; i++) {
+        tn__device *d = tn__part_of(m, m->d->slots[i].place)->dev;
         d->ops->enter(d);
         m->slots[i] = d->ops->alloc(d, d->stream, tn__slot_bytes(&m->d->slots[i]), TN_FOR_STATE);
         d->ops->leave(d);
@@ -163,6 +178,15 @@ static tn_status choose(tn_context *ctx, const tn_model_desc *d, DLDevice want, 
         return tn__fail(TN_UNSUPPORTED,
                         "%s was compiled for x86-64-v%d, which this processor is not", d->name,
                         d->level);
+    if (d->nplaces && d->images) { /* for its own mix of devices, with one default device */
+        const bool host = d->places[0].type == kDLCPU;
+        if (want.device_type && (want.device_type != kDLCUDA) != host)
+            return tn__fail(TN_UNSUPPORTED, "%s was compiled with %s as its default device", d->name,
+                            host ? "the CPU" : "a GPU");
+        m->d = d;
+        m->dev = tn__device_get(ctx, want.device_type ? want : (DLDevice){host ? kDLCPU : kDLCUDA, 0});
+        return m->dev ? TN_OK : TN_UNSUPPORTED;
+    }
     if (want.device_type == kDLCUDA && !cuda)
         return tn__fail(TN_UNSUPPORTED, "%s was compiled without CUDA", d->name);
     if ((want.device_type == kDLCPU || want.device_type == kDLCUDAHost) && !cpu)
@@ -243,6 +267,8 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
     if (s == TN_UNSUPPORTED && !o.device.device_type && m->d != m->made_of)
         s = open_on_cpu(m);
     if (!s)
+        s = tn__parts_open(m);
+    if (!s)
         s = make_slots(m);
     if (!s)
         s = o.no_init ? tn_model_seed(m, o.seed) : tn_model_init(m, o.seed);
@@ -259,18 +285,25 @@ void tn_model_destroy(tn_model *m)
     if (!m)
         return;
     tn__device *d = m->dev;
+    tn__parts_wait(m);
     d->ops->enter(d);
     d->ops->close(m);
     for (int i = 0; i < m->nplans; i++)
         tn__plan_free(m->plans[i]);
     free(m->plans);
     free(m->call);
-    if (m->slots)
-        for (int i = 1; i < m->d->nslots; i++)
-            d->ops->free(d, m->slots[i], 0);
+    for (int i = 1; m->slots && i < m->d->nslots; i++) {
+        const tn_model *part = tn__part_of(m, m->d->slots[i].place);
+        if (!part || !part->dev)
+            continue;
+        part->dev->ops->enter(part->dev);
+        part->dev->ops->free(part->dev, m->slots[i], 0);
+        part->dev->ops->leave(part->dev);
+    }
     free(m->slots);
-    d->ops->free(d, m->arena, 0);
+    tn__arena_free(m, 0);
     d->ops->leave(d);
+    tn__parts_close(m);
     pthread_mutex_destroy(&m->busy);
     free(m);
 }
@@ -340,6 +373,9 @@ tn_status tn_model_to(tn_model *m, DLDevice device)
         return tn__fail(TN_INVALID, "the model is NULL");
     if (device.device_type == m->dev->dl.device_type && device.device_id == m->dev->dl.device_id)
         return TN_OK;
+    if (m->parts)
+        return tn__fail(TN_UNSUPPORTED, "%s lives on several devices, which its text names",
+                        m->d->name);
     const tn_model_options o = {.size = sizeof o, .no_init = 1, .device = device};
     tn_model *there = NULL;
     tn_status s = settle(m);
@@ -388,7 +424,8 @@ int tn_model_state_count(const tn_model *m)
 
 static DLTensor view_of(const tn_model *m, const tn_state_view *v, int slot)
 {
-    DLTensor t = {.ndim = v->rank, .device = m->dev->dl};
+    const int place = m->d->slots[slot].place;
+    DLTensor t = {.ndim = v->rank, .device = (m->parts ? m->parts[place] : m)->dev->dl};
     tn__dl_type(m->d->slots[slot].dtype, &t.dtype);
     t.shape = (int64_t *)(uintptr_t)v->shape; /* DLPack has no const */
     t.data = (char *)m->slots[slot] + v->offset * (int64_t)tn__dtype_size(m->d->slots[slot].dtype);

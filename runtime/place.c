@@ -8,37 +8,50 @@
 /* --- arguments and results -----------------------------------------------------------------------
  */
 
-static void *device_alloc(Call *c, size_t bytes, tn__use use)
+/* On the device of a place. */
+static void *device_alloc(Call *c, int place, size_t bytes, tn__use use)
 {
-    return c->m->dev->ops->alloc(c->m->dev, c->stream, bytes, use);
+    const Call *on = tn__at(c, place);
+    tn__device *d = on->m->dev;
+    d->ops->enter(d);
+    void *p = d->ops->alloc(d, on->stream, bytes, use);
+    d->ops->leave(d);
+    return p;
 }
 
 /* Of an argument that cannot be used where it is. */
 static tn_status stage_in(Call *c, Staged *g, size_t bytes)
 {
-    const tn__backend *ops = c->m->dev->ops;
+    const Call *on = tn__at(c, g->place);
+    const tn__backend *ops = on->m->dev->ops;
     const DLTensor *t = g->of;
+    tn_status s;
+    ops->enter(on->m->dev);
     if (!tn__on_host(t) || ops->host) {
         const tn__strided pack = tn__packing(t, g->copy, true);
-        return ops->strided(c->stream, &pack);
+        s = ops->strided(on->stream, &pack);
+    } else {
+        if (g->packed) {
+            const tn__strided pack = tn__packing(t, g->packed, true);
+            tn__copy_strided(&pack);
+        }
+        s = ops->upload(on->stream, g->copy, g->packed ? g->packed : tn__data(t), bytes);
     }
-    if (g->packed) {
-        const tn__strided pack = tn__packing(t, g->packed, true);
-        tn__copy_strided(&pack);
-    }
-    return ops->upload(c->stream, g->copy, g->packed ? g->packed : tn__data(t), bytes);
+    ops->leave(on->m->dev);
+    return s;
 }
 
 static tn_status stage(Call *c, const DLTensor *t, int buffer, bool is_argument, bool is_result)
 {
     const size_t bytes = c->plan->bytes[buffer];
+    const int place = c->p->buffers[buffer].place;
     Staged *g = &c->staged[c->nstaged++];
-    *g = (Staged){.of = t, .is_result = is_result};
-    g->copy = device_alloc(c, bytes, TN_FOR_COPY);
+    *g = (Staged){.of = t, .is_result = is_result, .place = place};
+    g->copy = device_alloc(c, place, bytes, TN_FOR_COPY);
     if (!g->copy)
         return TN_MEMORY;
     c->at[buffer] = g->copy;
-    if (tn__on_host(t) && !c->m->dev->ops->host) {
+    if (tn__on_host(t) && !tn__at(c, place)->m->dev->ops->host) {
         c->waits |= is_result || t->device.device_type != kDLCUDAHost;
         if (!tn__contiguous(t)) {
             c->waits = true;
@@ -54,7 +67,7 @@ static tn_status stage(Call *c, const DLTensor *t, int buffer, bool is_argument,
 static tn_status share_stage(Call *c, Staged *g)
 {
     g->is_result = true;
-    c->waits |= tn__on_host(g->of) && !c->m->dev->ops->host;
+    c->waits |= tn__on_host(g->of) && !tn__at(c, g->place)->m->dev->ops->host;
     return TN_OK;
 }
 
@@ -68,9 +81,9 @@ static bool results_to_host(const Call *c)
 }
 
 /* Results of ours are in plain memory of the host, or on the model's device. */
-static tn_status check_wish(const Call *c, const char *name, DLDevice wanted)
+static tn_status check_wish(const Call *c, const tn__device *d, const char *name, DLDevice wanted)
 {
-    const DLDevice have = c->m->dev->dl;
+    const DLDevice have = d->dl;
     char place[32] = "";
     if (!wanted.device_type || wanted.device_type == kDLCPU ||
         (wanted.device_type == have.device_type && wanted.device_id == have.device_id))
@@ -80,7 +93,7 @@ static tn_status check_wish(const Call *c, const char *name, DLDevice wanted)
                         "%s: '%s' is wanted in pinned memory, which a call does not allocate: pass "
                         "memory of tn_host_alloc",
                         c->p->name, name);
-    if (!c->m->dev->ops->host)
+    if (!d->ops->host)
         snprintf(place, sizeof place, " or on cuda:%d", (int)have.device_id);
     return tn__fail(TN_DEVICE, "%s: '%s' is wanted on another device: it may be in host memory%s",
                     c->p->name, name, place);
@@ -93,26 +106,30 @@ static tn_status make_result(Call *c, DLTensor *t, const tn_arg *a)
     const tn_buffer *b = &c->p->buffers[buffer];
     const DLTensor was = *t;
     int64_t shape[TN_MAX_RANK];
-    const bool host = was.device.device_type ? tn__on_host(t) : c->to_host;
-    const tn_status wish = check_wish(c, a->name, was.device);
+    const Call *on = tn__at(c, b->place);
+    tn__device *d = on->m->dev;
+    const bool host = d->ops->host || (was.device.device_type ? tn__on_host(t) : c->to_host);
+    const tn_status wish = check_wish(c, d, a->name, was.device);
     if (wish)
         return wish;
     for (int i = 0; i < b->rank; i++)
         shape[i] = c->plan->dims[c->p->lists[b->shape + i]];
-    const tn_status s = tn__tensor_make(host ? c->m->ctx->cpu : c->m->dev, c->stream, b->dtype,
-                                        b->rank, shape, c->plan->bytes[buffer], t);
+    d->ops->enter(d);
+    const tn_status s = tn__tensor_make(host ? c->m->ctx->cpu : d, on->stream, b->dtype, b->rank,
+                                        shape, c->plan->bytes[buffer], t);
+    d->ops->leave(d);
     if (s)
         return s;
     c->made[c->nmade++] = (Made){t, was};
-    if (host && !c->m->dev->ops->host)
+    if (host && !d->ops->host)
         return stage(c, t, buffer, false, true);
     c->at[buffer] = t->data;
     return TN_OK;
 }
 
-static bool in_place(const Call *c, const DLTensor *t, size_t size)
+static bool in_place(Call *c, const DLTensor *t, int place, size_t size)
 {
-    const tn__backend *ops = c->m->dev->ops;
+    const tn__backend *ops = tn__at(c, place)->m->dev->ops;
     const size_t align = size > ops->align ? size : ops->align;
     return (ops->host || !tn__on_host(t)) && tn__contiguous(t) &&
            (uintptr_t)tn__data(t) % align == 0;
@@ -135,16 +152,16 @@ static tn_status place_argument(Call *c, int i)
         return TN_OK;
     }
     if (!t) { /* not wanted: computed into memory of our own */
-        void *p = device_alloc(c, c->plan->bytes[buffer], TN_FOR_TEMPS);
+        void *p = device_alloc(c, b->place, c->plan->bytes[buffer], TN_FOR_TEMPS);
         if (!p)
             return TN_MEMORY;
-        c->staged[c->nstaged++] = (Staged){.copy = p};
+        c->staged[c->nstaged++] = (Staged){.copy = p, .place = b->place};
         c->at[buffer] = p;
         return TN_OK;
     }
     if (a->is_result && !t->data)
         return make_result(c, (DLTensor *)(uintptr_t)t, a);
-    if (in_place(c, t, tn__dtype_size(b->dtype))) {
+    if (in_place(c, t, b->place, tn__dtype_size(b->dtype))) {
         c->at[buffer] = tn__data(t);
         return TN_OK;
     }
@@ -162,20 +179,23 @@ static tn_status place_arguments(Call *c)
 
 tn_status tn__write_back(Call *c)
 {
-    const tn__backend *ops = c->m->dev->ops;
     tn_status s = TN_OK;
     for (int i = 0; i < c->nstaged && !s; i++) {
         const Staged *g = &c->staged[i];
+        const Call *on = tn__at(c, g->place);
+        const tn__backend *ops = on->m->dev->ops;
         if (!g->is_result || !tn__numel(g->of))
             continue;
+        ops->enter(on->m->dev);
         if (tn__on_host(g->of) && !ops->host) {
             const size_t size = tn__dtype_size(tn__dtype_of(g->of->dtype));
-            s = ops->download(c->stream, g->packed ? g->packed : tn__data(g->of), g->copy,
+            s = ops->download(on->stream, g->packed ? g->packed : tn__data(g->of), g->copy,
                               (size_t)tn__numel(g->of) * size);
         } else {
             const tn__strided unpack = tn__packing(g->of, g->copy, false);
-            s = ops->strided(c->stream, &unpack);
+            s = ops->strided(on->stream, &unpack);
         }
+        ops->leave(on->m->dev);
     }
     return s;
 }
@@ -191,12 +211,14 @@ void tn__unpack_results(const Call *c)
 
 void tn__unplace(Call *c, bool failed)
 {
-    tn__device *d = c->m->dev;
-    if (failed && c->waits)
-        d->ops->sync(c->stream); /* memory of the host may be in use: this call's error stands */
+    if (failed && c->parts)
+        tn__lanes_sync(c);
+    else if (failed && c->waits) /* memory of the host may be in use: this call's error stands */
+        c->m->dev->ops->sync(c->stream);
     for (int i = 0; i < c->nstaged; i++) {
+        const Call *on = tn__at(c, c->staged[i].place);
         if (c->staged[i].copy)
-            d->ops->free(d, c->staged[i].copy, c->stream->id);
+            on->m->dev->ops->free(on->m->dev, c->staged[i].copy, on->stream->id);
         tn__free(c->m->ctx, c->staged[i].packed);
     }
     while (failed && c->nmade) { /* what is wanted where stays, for another try */
@@ -230,17 +252,52 @@ static tn_status check_overlap(const Call *c)
     return TN_OK;
 }
 
+static void *tape_memory(const tn_tape *t, int place)
+{
+    return place ? t->further[place].memory : t->memory;
+}
+
+/* Copies to and from a GPU do not wait for the host where its memory is pinned. */
+static void *arena_alloc(Call *c, int place, size_t bytes)
+{
+    tn_model *m = tn__at(c, place)->m;
+    void *p = NULL;
+    m->pinned = false;
+    for (int i = 0; c->parts && m->dev->ops->host && i < c->m->nparts; i++) {
+        tn__device *d = c->m->parts[i]->dev;
+        if (d->ops->host)
+            continue;
+        d->ops->enter(d);
+        m->pinned = tn__cuda_host_alloc(d, bytes, &p) == TN_OK;
+        d->ops->leave(d);
+        if (m->pinned)
+            return p;
+    }
+    return device_alloc(c, place, bytes, TN_FOR_TEMPS);
+}
+
+static tn_status grow_arena(Call *c, int place, size_t bytes)
+{
+    const Call *on = tn__at(c, place);
+    tn_model *m = on->m;
+    if (bytes <= m->arena_bytes)
+        return TN_OK;
+    /* the old one first: there may not be room for both */
+    tn__arena_free(m, on->stream->id);
+    m->arena = arena_alloc(c, place, bytes);
+    if (!m->arena)
+        return TN_MEMORY;
+    m->arena_bytes = bytes;
+    return TN_OK;
+}
+
 static tn_status place_memory(Call *c)
 {
-    tn_model *m = c->m;
-    if (c->plan->arena > m->arena_bytes) {
-        /* the old one first: there may not be room for both */
-        m->dev->ops->free(m->dev, m->arena, c->stream->id);
-        m->arena_bytes = 0;
-        m->arena = device_alloc(c, c->plan->arena, TN_FOR_TEMPS);
-        if (!m->arena)
-            return TN_MEMORY;
-        m->arena_bytes = c->plan->arena;
+    const int nparts = c->parts ? c->m->nparts : 1;
+    for (int i = 0; i < nparts; i++) {
+        const tn_status s = grow_arena(c, i, i ? c->plan->arenas[i] : c->plan->arena);
+        if (s)
+            return s;
     }
     for (int i = 1; i < c->p->nbuffers; i++) {
         const tn_buffer *b = &c->p->buffers[i];
@@ -248,17 +305,20 @@ static tn_status place_memory(Call *c)
             continue;
         switch (b->kind) {
         case TN_BUF_STATE:
-            c->at[i] = m->slots[b->index];
+            c->at[i] = c->m->slots[b->index];
             break;
         case TN_BUF_TEMP:
-            c->at[i] = (char *)m->arena + c->plan->place[i];
+            c->at[i] = (char *)tn__at(c, b->place)->m->arena + c->plan->place[i];
             break;
         case TN_BUF_TAPE:
             c->at[i] = c->tape_in ? c->tape_in->at[b->index]
-                                  : (char *)c->tape_out->memory + c->plan->place[i];
+                                  : (char *)tape_memory(c->tape_out, b->place) + c->plan->place[i];
             break;
         case TN_BUF_CONST: {
-            const tn_status s = m->dev->ops->constant(c, i, &c->at[i]);
+            Call *on = tn__at(c, b->place);
+            on->m->dev->ops->enter(on->m->dev);
+            const tn_status s = on->m->dev->ops->constant(on, i, &c->at[i]);
+            on->m->dev->ops->leave(on->m->dev);
             if (s)
                 return s;
             break;

@@ -107,8 +107,9 @@ static bool guard_holds(tn__device *dev, const tn_program *p, const tn_guard *g,
     }
 }
 
-bool tn__step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan)
+bool tn__step_runs(tn_model *m, const tn_program *p, const tn_step *s, const tn__plan *plan)
 {
+    tn__device *dev = tn__part_of(m, s->place)->dev;
     for (int i = 0; i < s->when.n; i++)
         if (!guard_holds(dev, p, &p->guards[s->when.first + i], plan))
             return false;
@@ -127,6 +128,17 @@ static bool buffer_bytes(const tn_program *p, const tn_buffer *b, const int64_t 
     return true;
 }
 
+/* Bytes of temporaries, of tape, on the device of a place. */
+static size_t *arena_of(tn__plan *plan, int place)
+{
+    return place ? &plan->arenas[place] : &plan->arena;
+}
+
+static size_t *tape_of(tn__plan *plan, int place)
+{
+    return place ? &plan->tapes[place] : &plan->tape;
+}
+
 /* Best fit among the earlier buffers that are alive at the same time. */
 static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan *plan,
                        tn__range *taken)
@@ -136,15 +148,16 @@ static void place_temp(const tn_program *p, const tn_buffer *b, int i, tn__plan 
     for (int k = 1; k < i; k++) {
         const tn_buffer *other = &p->buffers[k];
         if (other->last < b->first || b->last < other->first || other->kind != TN_BUF_TEMP ||
-            other->of)
+            other->of || other->place != b->place)
             continue;
         const size_t bytes = (plan->bytes[k] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
         if (bytes)
             taken[n++] = (tn__range){plan->place[k], plan->place[k] + bytes};
     }
     plan->place[i] = tn__fit(taken, n, size);
-    if (plan->place[i] + size > plan->arena)
-        plan->arena = plan->place[i] + size;
+    size_t *arena = arena_of(plan, b->place);
+    if (plan->place[i] + size > *arena)
+        *arena = plan->place[i] + size;
 }
 
 /* Arguments have names of their own; what is in between has one in hand-written tables only. */
@@ -170,15 +183,16 @@ static tn_status place_all(const tn_program *p, tn__plan *plan)
         else if (b->kind == TN_BUF_TEMP && !b->of && b->first <= b->last)
             place_temp(p, b, i, plan, taken);
         else if (b->kind == TN_BUF_TAPE && !b->of && p->kind == TN_FORWARD_TRAIN) {
-            plan->place[i] = plan->tape;
-            plan->tape += (plan->bytes[i] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+            size_t *tape = tape_of(plan, b->place);
+            plan->place[i] = *tape;
+            *tape += (plan->bytes[i] + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
         }
     }
     free(taken);
     return s;
 }
 
-static tn__plan *plan_alloc(const tn_program *p)
+static tn__plan *plan_alloc(const tn_program *p, int nparts)
 {
     tn__plan *plan = calloc(1, sizeof *plan);
     if (!plan)
@@ -190,7 +204,11 @@ static tn__plan *plan_alloc(const tn_program *p)
     plan->place = calloc((size_t)p->nbuffers + 1, sizeof *plan->place);
     plan->active = calloc((size_t)p->nsteps + 1, sizeof *plan->active);
     plan->strip = calloc((size_t)p->nsteps + 1, sizeof *plan->strip);
-    if (plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active &&
+    if (nparts > 1) {
+        plan->arenas = calloc(2 * (size_t)nparts, sizeof *plan->arenas);
+        plan->tapes = plan->arenas ? plan->arenas + nparts : NULL;
+    }
+    if ((nparts < 2 || plan->arenas) && plan->symbols && plan->given && plan->dims && plan->bytes && plan->place && plan->active &&
         plan->strip)
         return plan;
     tn__plan_free(plan);
@@ -203,6 +221,8 @@ void tn__plan_free(tn__plan *p)
         return;
     if (p->graph)
         p->forget(p->graph);
+    tn__lanes_free(p->lanes);
+    free(p->arenas);
     tn__tuning_free(p);
     free(p->choice);
     free(p->symbols);
@@ -234,37 +254,40 @@ static tn_status entry_checks(tn__device *dev, const tn_program *p, const tn__pl
 }
 
 /* Strips run one after the other, behind the temporaries' memory. */
-static tn_status plan_strips(tn__device *dev, const tn_program *p, tn__plan *plan)
+static tn_status plan_strips(tn_model *m, const tn_program *p, tn__plan *plan)
 {
-    size_t most = 0;
-    if (p->nstrips && !dev->ops->strip)
-        return tn__fail(TN_ABI, "%s: the device has no strips", p->name);
+    size_t most = 0, behind = plan->arena;
     for (int i = 0; i < p->nstrips; i++) {
+        const int place = p->steps[p->strips[i].first].place;
+        tn__device *dev = tn__part_of(m, place)->dev;
+        if (!dev->ops->strip)
+            return tn__fail(TN_ABI, "%s: the device has no strips", p->name);
+        behind = *arena_of(plan, place) > behind ? *arena_of(plan, place) : behind;
         const size_t bytes = dev->ops->strip_bytes(dev, p, plan, i);
         plan->strip[p->strips[i].first] = i + 1;
         most = bytes > most ? bytes : most;
     }
-    plan->strips = (plan->arena + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
-    if (most)
-        plan->arena = plan->strips + most;
+    plan->strips = (behind + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+    for (int i = 0; i < p->nstrips && most; i++)
+        *arena_of(plan, p->steps[p->strips[i].first].place) = plan->strips + most;
     return TN_OK;
 }
 
-static tn_status plan_fill(tn__device *dev, const tn_program *p, tn__plan *plan)
+static tn_status plan_fill(tn_model *m, const tn_program *p, tn__plan *plan)
 {
     for (int i = 0; i < p->ndims; i++)
         if (!tn__dim_eval(p, i, plan->symbols, plan->dims, &plan->dims[i]))
             return tn__fail(TN_SHAPE, "%s: a size overflows", p->name);
-    tn_status s = entry_checks(dev, p, plan);
+    tn_status s = entry_checks(m->dev, p, plan);
     if (!s)
         s = tn__loops_find(p, plan);
     if (!s)
         s = place_all(p, plan);
     if (!s)
-        s = plan_strips(dev, p, plan);
+        s = plan_strips(m, p, plan);
     for (int i = 0; i < p->nsteps && !s; i++)
-        plan->active[i] = tn__step_runs(dev, p, &p->steps[i], plan);
-    return s;
+        plan->active[i] = tn__step_runs(m, p, &p->steps[i], plan);
+    return s || !m->parts ? s : tn__lanes_plan(m, p, plan);
 }
 
 static uint64_t hash_words(uint64_t h, const void *at, size_t n)
@@ -317,7 +340,7 @@ tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const u
             return plan;
         }
     }
-    tn__plan *plan = plan_alloc(p);
+    tn__plan *plan = plan_alloc(p, m->parts ? m->nparts : 1);
     if (!plan) {
         tn__fail(TN_MEMORY, "no memory for a plan");
         return NULL;
@@ -327,7 +350,7 @@ tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const u
     plan->used = m->clock;
     memcpy(plan->symbols, symbols, sizeof *symbols * (size_t)p->nsymbols);
     memcpy(plan->given, given, (size_t)p->nargs);
-    if (plan_fill(m->dev, p, plan) || tn__tuning_begin(m, p, plan) || keep(m, plan)) {
+    if (plan_fill(m, p, plan) || (!m->parts && tn__tuning_begin(m, p, plan)) || keep(m, plan)) {
         tn__plan_free(plan);
         return NULL;
     }

@@ -49,6 +49,7 @@ typedef struct {
 
 /* A plan: everything about one program at given sizes that does not depend on pointers. */
 typedef struct tn__tuning tn__tuning;
+typedef struct tn__lanes tn__lanes;
 
 typedef struct tn__plan {
     int program;
@@ -61,6 +62,8 @@ typedef struct tn__plan {
     uint8_t *active;  /* per step: its guard holds and it has work */
     int32_t *strip;   /* per step: number of the strip that begins here, from 1; or 0 */
     size_t strips;    /* offset in the arena of what strips need for their blocks */
+    size_t *arenas, *tapes; /* of several devices: bytes on those but the first; else NULL */
+    tn__lanes *lanes;       /* how their steps go side by side (lanes.c) */
     tn__loop *loops;
     int nloops;
     size_t arena, tape; /* bytes needed */
@@ -74,6 +77,13 @@ typedef struct tn__plan {
     bool no_graph;
 } tn__plan;
 
+/* Memory of a tape, and the stream of its last use where that is none of the caller's. */
+typedef struct {
+    tn__device *dev;
+    void *memory;
+    uint64_t stream;
+} tn__owned;
+
 struct tn_tape {
     tn_model *model;
     tn__device *dev;  /* where its memory is */
@@ -82,7 +92,9 @@ struct tn_tape {
     uint64_t version; /* of the state at forward */
     uint64_t stream;  /* id of the one that used it last */
     void *memory;
-    void **staged; /* copies of arguments that the tape keeps */
+    tn__owned *further; /* memory on other devices */
+    int nfurther;
+    tn__owned *staged; /* copies of arguments that the tape keeps */
     int nstaged;
     void **at; /* per tape entry */
     int64_t *symbols;
@@ -94,6 +106,13 @@ struct tn_model {
     tn_context *ctx;
     tn__device *dev;
     pthread_mutex_t busy; /* while a call is made: a synchronisation in another thread keeps off */
+    /* A model of several devices is a part a device, in the order of its places; the first one is the
+     * model itself, to which all but what belongs to a device belongs. NULL: there is one device */
+    tn_model **parts;
+    int nparts;
+    tn_stream *own, *copies; /* work of a part but the first; copies from and to it; NULL: the CPU */
+    tn_event *mark, *copied; /* where these are, or the caller's */
+    bool pinned;             /* the arena */
     const tn_model_desc *made_of; /* as given by the caller */
     const tn_model_desc *d;       /* of the device */
     void **slots;                 /* memory per slot, on the device */
@@ -116,7 +135,7 @@ struct tn_model {
 /** The plan for these sizes, made or found. NULL after a failure. */
 tn__plan *tn__plan_get(tn_model *m, int program, const int64_t *symbols, const uint8_t *given);
 void tn__plan_free(tn__plan *p);
-bool tn__step_runs(tn__device *dev, const tn_program *p, const tn_step *s, const tn__plan *plan);
+bool tn__step_runs(tn_model *m, const tn_program *p, const tn_step *s, const tn__plan *plan);
 /** What changes in the loops of a program (loop.c). */
 tn_status tn__loops_find(const tn_program *p, tn__plan *plan);
 void tn__loops_free(tn__plan *plan);
@@ -125,6 +144,25 @@ bool tn__dim_eval(const tn_program *p, int dim, const int64_t *symbols, const in
                   int64_t *out);
 /** The symbol that size number `dim` is, alone; or -1. */
 int tn__lone_symbol(const tn_program *p, int dim);
+
+/* parts.c */
+/** The part of a model that is at a place, by its number. */
+static inline tn_model *tn__part_of(tn_model *m, int place)
+{
+    return m->parts ? m->parts[place] : m;
+}
+/** Opens what the model has on devices but the first, and closes it. */
+tn_status tn__parts_open(tn_model *m);
+void tn__parts_close(tn_model *m);
+/** Waits for what they were given. */
+void tn__parts_wait(tn_model *m);
+/** Gives back the memory of temporaries, used last on a stream. */
+void tn__arena_free(tn_model *m, uint64_t stream);
+
+/* lanes.c */
+/** How the steps of a plan over several devices depend on each other. */
+tn_status tn__lanes_plan(tn_model *m, const tn_program *p, tn__plan *plan);
+void tn__lanes_free(tn__lanes *l);
 
 /* model.c */
 size_t tn__slot_bytes(const tn_slot *s);

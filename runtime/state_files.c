@@ -115,7 +115,7 @@ tn_status tn__model_save(tn_model *m, const char *path, const tn__extra *extra, 
     if (!list.at)
         return tn__fail(TN_MEMORY, "no memory to list the state");
     tn_status s = collect(m, &list, extra, nextra);
-    const int fetched = m->dev->ops->host ? 0 : list.n - nextra;
+    const int fetched = m->dev->ops->host && !m->parts ? 0 : list.n - nextra;
     struct tn__err err;
     if (!s)
         s = fetch(m, &list, fetched);

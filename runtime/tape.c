@@ -5,6 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What lies on devices but the first. */
+static tn_status further_memory(Call *c, tn_tape *t)
+{
+    t->further = calloc((size_t)c->m->nparts, sizeof *t->further);
+    if (!t->further)
+        return tn__fail(TN_MEMORY, "no memory for a tape");
+    t->nfurther = c->m->nparts;
+    for (int i = 1; i < t->nfurther; i++) {
+        const Call *on = tn__at(c, i);
+        tn__device *d = on->m->dev;
+        t->further[i] = (tn__owned){.dev = d, .stream = on->stream->id};
+        if (!c->plan->tapes[i])
+            continue;
+        d->ops->enter(d);
+        t->further[i].memory = d->ops->alloc(d, on->stream, c->plan->tapes[i], TN_FOR_TAPE);
+        d->ops->leave(d);
+        if (!t->further[i].memory)
+            return TN_MEMORY;
+        t->bytes += c->plan->tapes[i];
+    }
+    return TN_OK;
+}
+
 tn_status tn__tape_create(Call *c, int program)
 {
     tn_tape *t = calloc(1, sizeof *t);
@@ -28,7 +51,7 @@ tn_status tn__tape_create(Call *c, int program)
         if (!t->memory)
             return TN_MEMORY;
     }
-    return TN_OK;
+    return c->parts ? further_memory(c, t) : TN_OK;
 }
 
 void tn__tape_keep(Call *c)
@@ -38,7 +61,8 @@ void tn__tape_keep(Call *c)
     for (int i = 0; i < c->p->ntape; i++)
         t->at[i] = c->at[c->p->tape[i]];
     for (int i = 0; i < c->nstaged; i++) { /* the tape may point into them */
-        t->staged[t->nstaged++] = c->staged[i].copy;
+        const Call *on = tn__at(c, c->staged[i].place);
+        t->staged[t->nstaged++] = (tn__owned){on->m->dev, c->staged[i].copy, on->stream->id};
         c->staged[i].copy = NULL;
     }
 }
@@ -69,16 +93,29 @@ void tn__tape_sizes(const tn_tape *t, const tn_program *p, int64_t *symbols, uin
             }
 }
 
+/* What is on the model's first device was used last on the stream that the tape knows. */
+static void give_back(const tn__owned *o, const tn__device *first, uint64_t stream)
+{
+    if (!o->memory)
+        return;
+    o->dev->ops->enter(o->dev);
+    o->dev->ops->free(o->dev, o->memory, o->dev == first ? stream : o->stream);
+    o->dev->ops->leave(o->dev);
+}
+
 void tn_tape_release(tn_tape *t)
 {
     if (!t)
         return;
     tn__device *d = t->dev;
     d->ops->enter(d);
-    for (int i = 0; i < t->nstaged; i++)
-        d->ops->free(d, t->staged[i], t->stream);
     d->ops->free(d, t->memory, t->stream);
     d->ops->leave(d);
+    for (int i = 0; i < t->nstaged; i++)
+        give_back(&t->staged[i], d, t->stream);
+    for (int i = 1; i < t->nfurther; i++)
+        give_back(&t->further[i], d, t->stream);
+    free(t->further);
     free(t->at);
     free(t->symbols);
     free(t->staged);

@@ -54,10 +54,10 @@ static int count_choices(const tn_program *p)
     return n;
 }
 
-static void set_active(tn__device *dev, const tn_program *p, tn__plan *plan)
+static void set_active(tn_model *m, const tn_program *p, tn__plan *plan)
 {
     for (int i = 0; i < p->nsteps; i++)
-        plan->active[i] = tn__step_runs(dev, p, &p->steps[i], plan);
+        plan->active[i] = tn__step_runs(m, p, &p->steps[i], plan);
 }
 
 /* --- answers that are known ----------------------------------------------------------------------
@@ -137,14 +137,14 @@ void tn__tuning_free(tn__plan *plan)
 }
 
 /* Which alternatives have steps on this machine; the first of them is taken until one is known. */
-static void find_possible(tn__device *dev, const tn_program *p, tn__plan *plan, tn__tuning *t)
+static void find_possible(tn_model *m, const tn_program *p, tn__plan *plan, tn__tuning *t)
 {
     for (int a = 0; a < MOST_ALTERNATIVES; a++) {
         int which;
         memset(plan->choice, a, (size_t)t->n);
         for (int i = 0; i < p->nsteps; i++) {
             const int c = choice_of(p, &p->steps[i], &which);
-            if (c >= 0 && which == a && tn__step_runs(dev, p, &p->steps[i], plan))
+            if (c >= 0 && which == a && tn__step_runs(m, p, &p->steps[i], plan))
                 t->choices[c].possible[a] = true;
         }
     }
@@ -186,7 +186,7 @@ tn_status tn__tuning_begin(tn_model *m, const tn_program *p, tn__plan *plan)
     if (!t || !t->choices || !plan->choice)
         return tn__fail(TN_MEMORY, "no memory for a plan");
     t->n = n;
-    find_possible(m->dev, p, plan, t);
+    find_possible(m, p, plan, t);
     skip_loops(p, t);
     for (int c = 0; c < n; c++) {
         const int known = t->choices[c].known ? -1 : look_up(key_of(m, p, plan, c));
@@ -196,7 +196,7 @@ tn_status tn__tuning_begin(tn_model *m, const tn_program *p, tn__plan *plan)
         }
         open |= !t->choices[c].known;
     }
-    set_active(m->dev, p, plan);
+    set_active(m, p, plan);
     if (!open || (wish && !strcmp(wish, "0")))
         tn__tuning_free(plan);
     return TN_OK;
@@ -280,7 +280,7 @@ tn_status tn__tune(Call *c)
     tn__plan *plan = c->plan;
     tn__tuning *t = plan->tuning;
     take_turn(t, plan);
-    set_active(c->m->dev, c->p, plan);
+    set_active(c->m, c->p, plan);
     find_steps(c->p, plan, t);
     const tn_status s = run_measured(c, t);
     if (s)
@@ -295,7 +295,7 @@ tn_status tn__tune(Call *c)
     if (++t->calls < ROUNDS * t->alternatives)
         return TN_OK;
     decide(c, t);
-    set_active(c->m->dev, c->p, plan);
+    set_active(c->m, c->p, plan);
     tn__tuning_free(plan);
     return TN_OK;
 }
