@@ -18,12 +18,12 @@
 
 typedef struct {
     Cuda *c;
-    const KStmt *grid[4]; /* loops over batches, m, n */
+    const KStmt *grid[4]; /* loops over shares of k, batches, m, n */
     int ngrid;
     const KStmt *m, *n, *k;
     const KStmt *fold;
     const KBlock *cell;
-    KExpr a, b; /* the two loads */
+    KExpr a, b; /* the two loads, or selects of a load and 0 */
 } Tile;
 
 enum { TN_PLAIN, TN_TF32, TN_BF16, TN_F16 };
@@ -32,7 +32,8 @@ static KExpr load_of(const Kernel *k, KExpr e)
 {
     while (kexpr(k, e)->kind == KE_CAST)
         e = kexpr(k, e)->in[0];
-    if (kexpr(k, e)->kind != KE_LOAD)
+    const KExprInfo *x = kexpr(k, e);
+    if (x->kind != KE_LOAD && (x->kind != KE_SELECT || kexpr(k, x->in[0])->kind != KE_LOAD))
         die("a tile's operand is no load");
     return e;
 }
@@ -61,21 +62,15 @@ static void find_parts(Tile *w)
     w->b = load_of(k, x->in[1]);
 }
 
-static const KParam *param_of(const Tile *w, KExpr load)
+static const KExprInfo *access_of(const Tile *w, KExpr operand)
 {
-    return &w->c->t.k->params.at[kexpr(w->c->t.k, load)->param];
+    const KExprInfo *x = kexpr(w->c->t.k, operand);
+    return x->kind == KE_SELECT ? kexpr(w->c->t.k, x->in[0]) : x;
 }
 
-static bool is_one(const Tile *w, Dim d)
+static const KParam *param_of(const Tile *w, KExpr operand)
 {
-    return dim_is_one(cuda_dims(w->c), d);
-}
-
-/* Neighbours along k are neighbours in memory; or neither are, and k is as good. */
-static bool along_k(const Tile *w, KExpr load, int k_axis)
-{
-    const KParam *q = param_of(w, load);
-    return is_one(w, q->stride[k_axis]) || !is_one(w, q->stride[5 - k_axis]);
+    return &w->c->t.k->params.at[access_of(w, operand)->param];
 }
 
 static int math_of(const Tile *w)
@@ -105,7 +100,7 @@ static void print_gather(Tile *w, KExpr load, const KStmt *rows, bool by_k, int 
 {
     KText *t = &w->c->t;
     DimTable *d = cuda_dims(w->c);
-    const KExprInfo *x = kexpr(t->k, load);
+    const KExprInfo *x = access_of(w, load), *whole = kexpr(t->k, load);
     const Symbol along = by_k ? w->k->axis : rows->axis;
     Symbol j = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "j"), dim_const(d, each));
     const char *m = t->symbol[rows->axis.id], *k = t->symbol[w->k->axis.id];
@@ -119,6 +114,9 @@ static void print_gather(Tile *w, KExpr load, const KStmt *rows, bool by_k, int 
                                     ktext_dim_at(t, w->k->hi, PREC_LESS));
     CHECK(t->nsubst < MAX_SUBST);
     t->subst[t->nsubst++] = (DimSubst){along, dim_add(d, dim_of(d, along), dim_of(d, j))};
+    if (whole->kind == KE_SELECT)
+        edge = arena_printf(t->a, "%s && %s", edge,
+                            ktext_wrap(t, ktext_guard(t, whole->pred), PREC_AND));
     emit_line(&t->e, "chunk.v[j] = %s ? %s : (T)0;", edge, ktext_access(t, x->param, x->at));
     t->nsubst--;
     emit_out(&t->e);
@@ -198,8 +196,8 @@ static void print_hooks(Tile *w, const char *name, const Symbol *sizes, uint32_t
     emit_line(&t->e, "enum { W = %d };", tile->width);
     print_members(w, sizes, nsizes);
     emit_line(&t->e, "%s", "");
-    print_loader(w, "a", w->a, w->m, along_k(w, w->a, 3), tile->a_bytes);
-    print_loader(w, "b", w->b, w->n, along_k(w, w->b, 2), tile->b_bytes);
+    print_loader(w, "a", w->a, w->m, tile->a_by_k, tile->a_bytes);
+    print_loader(w, "b", w->b, w->n, tile->b_by_k, tile->b_bytes);
     print_store(w, w->fold->acc);
     emit_close(&t->e, ";");
     emit_line(&t->e, "%s", "");
@@ -219,14 +217,15 @@ static void print_body(Tile *w, const char *name, const Symbol *sizes, uint32_t 
     const Dim rows = dim_ceildiv(d, w->m->hi, dim_const(d, tile->m));
     emit_line(&t->e, "const int columns = %s, rows = %s;", ktext_dim(t, columns).text,
               ktext_dim(t, rows).text);
-    for (int i = 0; i + 2 < w->ngrid; i++) {
+    const char *tile_of = "blockIdx.x / columns / rows";
+    for (int i = w->ngrid - 3; i >= 0; i--) {
         const char *batch = t->symbol[w->grid[i]->axis.id];
-        const bool outer = w->ngrid == 4 && i == 0;
-        emit_line(&t->e, "const long long %s = blockIdx.x / columns / rows%s%s;", batch,
-                  w->ngrid < 4 ? ""
-                  : outer      ? " / "
-                               : " % ",
-                  w->ngrid < 4 ? "" : ktext_dim_at(t, w->grid[1]->hi, PREC_UNARY));
+        const char *extent = ktext_dim_at(t, w->grid[i]->hi, PREC_UNARY);
+        if (i)
+            emit_line(&t->e, "const long long %s = %s %% %s;", batch, tile_of, extent);
+        else
+            emit_line(&t->e, "const long long %s = %s;", batch, tile_of);
+        tile_of = arena_printf(t->a, "%s / %s", tile_of, extent);
     }
     for (uint32_t i = 0; i < t->k->params.n; i++)
         sb_printf(&members, "%s%s", i ? ", " : "", t->param[i]);
@@ -239,7 +238,7 @@ static void print_body(Tile *w, const char *name, const Symbol *sizes, uint32_t 
     emit_line(&t->e, "const int n0 = blockIdx.x %% columns * %d;", tile->n);
     emit_line(&t->e, "tn_%stile<%d, %d, %d, %s, %s>(h, m0, n0, %s, %s, %s);",
               tile->tensor ? "tensor_" : "", math_of(w), tile->m, tile->n,
-              along_k(w, w->a, 3) ? "true" : "false", along_k(w, w->b, 2) ? "true" : "false",
+              tile->a_by_k ? "true" : "false", tile->b_by_k ? "true" : "false",
               ktext_dim(t, w->m->hi).text, ktext_dim(t, w->n->hi).text,
               ktext_dim(t, w->k->hi).text);
 }

@@ -644,7 +644,15 @@ static void parse_param(Parse *w)
     vec_push(w->p->cx->perm, &w->k->params, q);
 }
 
-/* tile 64 x 64 copies 16, 4 width 4 tensor */
+static bool parse_by_k(Parse *w)
+{
+    if (!text_accept(&w->q, "by"))
+        return false;
+    text_expect(&w->q, "k");
+    return true;
+}
+
+/* tile 64 x 64 copies 16 by k, 4 width 4 tensor */
 static void parse_tile(Parse *w, KTile *tile)
 {
     tile->m = (int)text_integer_in(&w->q, 1, 1024);
@@ -652,8 +660,10 @@ static void parse_tile(Parse *w, KTile *tile)
     tile->n = (int)text_integer_in(&w->q, 1, 1024);
     text_expect(&w->q, "copies");
     tile->a_bytes = (int)text_integer_in(&w->q, 0, 16);
+    tile->a_by_k = parse_by_k(w);
     text_expect(&w->q, ",");
     tile->b_bytes = (int)text_integer_in(&w->q, 0, 16);
+    tile->b_by_k = parse_by_k(w);
     text_expect(&w->q, "width");
     tile->width = (int)text_integer_in(&w->q, 1, 16);
     tile->tensor = text_accept(&w->q, "tensor");

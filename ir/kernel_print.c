@@ -490,8 +490,9 @@ static void print_kernel(const Program *p, const Kernel *k, bool anonymous, StrB
     if (k->turned)
         sb_puts(out, " turned");
     if (k->tile.m)
-        sb_printf(out, " tile %d x %d copies %d, %d width %d%s", k->tile.m, k->tile.n,
-                  k->tile.a_bytes, k->tile.b_bytes, k->tile.width, k->tile.tensor ? " tensor" : "");
+        sb_printf(out, " tile %d x %d copies %d%s, %d%s width %d%s", k->tile.m, k->tile.n,
+                  k->tile.a_bytes, k->tile.a_by_k ? " by k" : "", k->tile.b_bytes,
+                  k->tile.b_by_k ? " by k" : "", k->tile.width, k->tile.tensor ? " tensor" : "");
     put_body(&w, &k->body, 0);
 }
 

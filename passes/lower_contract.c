@@ -69,12 +69,8 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
 /* --- the loop form
  * -------------------------------------------------------------------------------- */
 
-/* A parameter of rank 4 over (batch, batch, row, col); axes that the operand lacks have extent 1.
- */
-uint32_t contract_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
-                        KMode mode)
+Loc contract_loc(Lower *l, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch)
 {
-    Lower *l = b->l;
     const Loc *in = operand_loc(l, o);
     Loc loc = {.buf = in->buf, .rank = 4};
     loc.offset = dim_add(l->t, in->offset, or_zero(l, o->offset));
@@ -84,7 +80,14 @@ uint32_t contract_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, con
         loc.shape[i] = shape[i].id ? shape[i] : dim_const(l->t, 1);
         loc.stride[i] = or_zero(l, stride[i]);
     }
-    return kbuild_param(b, &loc, contract_type(l, o), mode, lower_name(l, o->val));
+    return loc;
+}
+
+uint32_t contract_param(KBuild *b, const FuseOperand *o, Dim rows, Dim cols, const Dim *batch,
+                        KMode mode)
+{
+    const Loc loc = contract_loc(b->l, o, rows, cols, batch);
+    return kbuild_param(b, &loc, contract_type(b->l, o), mode, lower_name(b->l, o->val));
 }
 
 KExpr contract_load(KBuild *b, uint32_t param, Dim row, Dim col, const Dim *batch, DType t)
@@ -183,22 +186,27 @@ static void loop_kernels(Lower *l, const FuseGroup *grp, const FuseGemm *f)
         loop_kernel(l, grp, f, &f->sum_b, NULL, &f->b);
 }
 
-static GuardTerm alternative(uint32_t choice, int which)
+/* All forms where a tile takes along what follows it: the library's, and maps behind it, or a tile
+ * of one or two sizes. Groups that follow are lowered as usual, as part of the first
+ * (Lower.choice). */
+static void lower_all(Lower *l, const FuseGroup *grp)
 {
-    return (GuardTerm){.kind = G_CHOICE, .k = (int64_t)choice * 256 + which};
-}
-
-/* Both forms where a tile takes along what follows it: the library's, and maps behind it, or a
- * tile. Groups that follow are lowered as usual, as part of the first (Lower.choice). */
-static void lower_both(Lower *l, const FuseGroup *grp)
-{
-    const uint32_t first = l->group, from = l->h->steps.n;
-    if (!has_gemm(l, &grp->gemms.at[0]) || !lower_tile(l, grp, true))
+    static const TileSize sizes[] = {TILE_SMALL, TILE_LARGE};
+    const uint32_t first = l->group;
+    if (!has_gemm(l, &grp->gemms.at[0]))
         return;
-    l->choice_last = l->group;
-    l->choice = alternative(l->h->nchoices, 0);
-    steps_when(l, from, alternative(l->h->nchoices++, 1));
-    l->group = l->group_first = first;
+    const bool both = lower_tile_sizes(l, grp);
+    int made = 0;
+    for (; made < 1 + both; made++) {
+        const uint32_t from = l->h->steps.n;
+        if (!lower_tile(l, grp, both ? sizes[made] : TILE_BEST, true))
+            break;
+        l->choice_last = l->group;
+        steps_when(l, from, tile_alternative(l->h->nchoices, 1 + made));
+        l->group = l->group_first = first;
+    }
+    if (made)
+        l->choice = tile_alternative(l->h->nchoices++, 0);
 }
 
 void lower_chosen(Lower *l, uint32_t from)
@@ -212,10 +220,10 @@ void lower_chosen(Lower *l, uint32_t from)
 void lower_contract(Lower *l, const FuseGroup *grp)
 {
     const bool own = l->o->cuda && l->o->no_cublas;
-    if (own && lower_tile(l, grp, false))
+    if (own && lower_tile(l, grp, TILE_BEST, false))
         return;
     if (l->o->cuda && l->o->tune && !own && grp->gemms.n == 1)
-        lower_both(l, grp);
+        lower_all(l, grp);
     const uint32_t from = l->h->steps.n;
     for (uint32_t i = 0; i < grp->gemms.n; i++) {
         const FuseGemm *f = &grp->gemms.at[i];

@@ -6,90 +6,161 @@
  *     acc sum: add   for k in 0..K serial { sum <- h[m, k] * w[k, n] }   total sum
  *     store y[m, n] = relu(sum + bias[n]) } } }
  *
- * SPDX-License-Identifier: MIT */
-#include "passes/lower_contract.h"
+ * Few results that are long sums (gradients of weights) are made in shares of k, which a second
+ * kernel adds up.  SPDX-License-Identifier: MIT */
+#include "passes/lower_tile.h"
 #include "passes/sched_cuda.h"
 
 enum {
     LARGE = 128,        /* a side of a large tile, with 256 threads */
     SMALL = 64,         /* of a small one: 128 threads on tensor cores, else 256 */
     ENOUGH_TILES = 132, /* keep the processors of a large GPU busy */
-    FEW = 8             /* rows or columns that are too few for a tile */
+    SHARE = 256,        /* of k, at least; a multiple of all stages */
+    MOST_SHARES = 32
 };
 
 typedef struct {
     Lower *l;
-    const FuseGroup *grp;
-    const FuseGemm *f;
+    const TileProduct *p;
     KBuild *b;
     Symbol batch[2], m, n, k;
-    Dim at[4]; /* batch, batch, m, n */
+    Symbol share;
+    Dim shares, length;  /* of k in each; {0}: k is not shared */
+    Dim of[2];           /* batches */
+    Dim shape[4], at[4]; /* of the result */
+    KExpr operand[2];
     KBlock cell, fold, stores;
     bool tensor;
+    TileSize size;
 } Tile;
 
 /* --- the product ---------------------------------------------------------------------------------
  */
 
-static Dim batch_extent(Tile *w, int i)
+static Dim count_tiles(Lower *l, const TileProduct *p, int size)
 {
-    return w->f->batch[i].id ? w->f->batch[i] : dim_const(w->l->t, 1);
+    DimTable *t = l->t;
+    Dim d = dim_const(t, size);
+    Dim n = dim_mul(t, dim_ceildiv(t, p->m, d), dim_ceildiv(t, p->n, d));
+    return dim_mul(t, n, dim_mul(t, p->batch[0], p->batch[1]));
+}
+
+/* Large tiles: there are enough of them, and they compute little that nobody wants. */
+static bool is_large(Lower *l, const TileProduct *p, TileSize size)
+{
+    const double large = dim_hint(l->t, count_tiles(l, p, LARGE));
+    const double small = dim_hint(l->t, count_tiles(l, p, SMALL));
+    if (size != TILE_BEST)
+        return size == TILE_LARGE;
+    return large >= ENOUGH_TILES && large * 4 <= small * 1.3;
+}
+
+bool tile_has_sizes(Lower *l, const TileProduct *p)
+{
+    return dim_hint(l->t, p->m) > SMALL && dim_hint(l->t, p->n) > SMALL;
+}
+
+/* Shares of k, so that there are tiles for many processors. Their number depends on sizes only. */
+static void choose_shares(Tile *w)
+{
+    const TileProduct *p = w->p;
+    DimTable *t = w->l->t;
+    const double tiles = dim_hint(t, count_tiles(w->l, p, SMALL)), k = dim_hint(t, p->k);
+    if (p->accumulate || !dim_is_one(t, p->batch[0]) || 2 * tiles > ENOUGH_TILES || k < 4 * SHARE)
+        return;
+    const int by_work = (int)(k / SHARE), by_tiles = (int)(ENOUGH_TILES / tiles);
+    int n = by_work < by_tiles ? by_work : by_tiles;
+    n = n > MOST_SHARES ? MOST_SHARES : n;
+    const Dim step = dim_const(t, SHARE);
+    w->length = dim_mul(t, step, dim_ceildiv(t, p->k, dim_const(t, (int64_t)SHARE * n)));
+    w->shares = dim_ceildiv(t, p->k, w->length);
+}
+
+static Symbol batch_axis(Tile *w, Dim extent, Dim *at)
+{
+    DimTable *t = w->l->t;
+    const Symbol axis = dim_is_one(t, extent) ? (Symbol){0} : kbuild_axis(w->b, extent);
+    *at = axis.id ? dim_of(t, axis) : dim_const(t, 0);
+    return axis;
 }
 
 static void make_axes(Tile *w)
 {
+    const TileProduct *p = w->p;
     DimTable *t = w->l->t;
     for (int i = 0; i < 2; i++) {
-        Dim extent = batch_extent(w, i);
-        w->batch[i] = dim_is_one(t, extent) ? (Symbol){0} : kbuild_axis(w->b, extent);
-        w->at[i] = w->batch[i].id ? dim_of(t, w->batch[i]) : dim_const(t, 0);
+        w->batch[i] = batch_axis(w, p->batch[i], &w->of[i]);
+        w->shape[i] = p->batch[i];
+        w->at[i] = w->of[i];
     }
-    w->m = kbuild_axis(w->b, w->f->m);
-    w->n = kbuild_axis(w->b, w->f->n);
-    w->k = kbuild_axis(w->b, w->f->k);
+    if (w->length.id)
+        w->share = kbuild_axis(w->b, w->shares);
+    w->m = kbuild_axis(w->b, p->m);
+    w->n = kbuild_axis(w->b, p->n);
+    w->k = kbuild_axis(w->b, w->length.id ? w->length : p->k);
+    w->shape[2] = p->m;
     w->at[2] = dim_of(t, w->m);
+    w->shape[3] = p->n;
     w->at[3] = dim_of(t, w->n);
+    if (p->inner.id && !w->length.id) {
+        w->shape[0] = dim_floordiv(t, p->n, p->inner);
+        w->shape[3] = p->inner;
+        w->at[0] = dim_floordiv(t, dim_of(t, w->n), p->inner);
+        w->at[3] = dim_mod(t, dim_of(t, w->n), p->inner);
+    }
+}
+
+static KExpr sum_of(Tile *w, KExpr x, KExpr y)
+{
+    const DType type = kexpr(w->b->k, x)->type;
+    return kernel_expr(
+        w->l->p, w->b->k,
+        (KExprInfo){.kind = KE_OP, .type = type, .op = OP_add, .nin = 2, .in = {x, y}});
+}
+
+static uint32_t result_param(Tile *w)
+{
+    return kbuild_param(w->b, &w->p->to, w->p->out, w->p->accumulate ? K_INOUT : K_OUT, w->p->name);
 }
 
 /* The sum, as the element of c that it becomes. */
-static KExpr make_product(Tile *w, uint32_t *c)
+static KExpr make_product(Tile *w)
 {
     KBuild *b = w->b;
     Program *p = w->l->p;
-    const FuseGemm *f = w->f;
-    DType out = contract_type(w->l, &f->c), acc_t = dtype_compute(out);
-    uint32_t a = contract_param(b, &f->a, f->m, f->k, f->batch, K_IN);
-    uint32_t x = contract_param(b, &f->b, f->k, f->n, f->batch, K_IN);
-    Dim k = dim_of(w->l->t, w->k);
-    KExpr left = contract_load(b, a, w->at[2], k, w->at, acc_t);
-    KExpr right = contract_load(b, x, k, w->at[3], w->at, acc_t);
+    DimTable *t = w->l->t;
+    const DType acc_t = dtype_compute(w->p->out);
+    Dim k = dim_of(t, w->k);
+    KExprInfo mul = {.kind = KE_OP, .type = acc_t, .op = OP_mul, .nin = 2};
+    if (w->share.id)
+        k = dim_add(t, dim_mul(t, dim_of(t, w->share), w->length), k);
+    for (int i = 0; i < 2; i++) {
+        w->operand[i] = w->p->element(w->p, b, i == 1, w->of, dim_of(t, i ? w->n : w->m), k);
+        mul.in[i] = kbuild_cast(b, w->operand[i], acc_t);
+    }
     KAcc acc = {.reducer = RED_add, .type = acc_t, .name = kbuild_name(b, (Sym){0}, "sum")};
     vec_push(w->l->a, &b->k->accs, acc);
     KStmt *s = kblock_add(p, &w->fold, KS_FOLD);
-    s->site = w->grp->site;
-    s->expr = kernel_expr(
-        p, b->k,
-        (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_mul, .nin = 2, .in = {left, right}});
+    s->site = w->p->grp->site;
+    s->expr = kernel_expr(p, b->k, mul);
     KExpr sum = kernel_expr(p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
-    if (f->accumulate) {
-        *c = contract_param(b, &f->c, f->m, f->n, f->batch, K_INOUT);
-        KExpr old = contract_load(b, *c, w->at[2], w->at[3], w->at, acc_t);
-        sum = kernel_expr(
-            p, b->k,
-            (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add, .nin = 2, .in = {old, sum}});
+    if (w->p->accumulate) {
+        KExprInfo old = {.kind = KE_LOAD, .type = w->p->out, .param = result_param(w)};
+        for (int i = 0; i < 4; i++)
+            old.at[i] = w->at[i];
+        sum = sum_of(w, kbuild_cast(b, kernel_expr(p, b->k, old), acc_t), sum);
     }
-    return kbuild_cast(b, sum, out);
+    return w->length.id ? sum : kbuild_cast(b, sum, w->p->out);
 }
 
-static void store_product(Tile *w, KExpr value, uint32_t c)
+static void add_store(Tile *w, uint32_t param, KExpr value, const Dim *at)
 {
     KStmt *s = kblock_add(w->l->p, &w->stores, KS_STORE);
-    s->param =
-        w->f->accumulate ? c : contract_param(w->b, &w->f->c, w->f->m, w->f->n, w->f->batch, K_OUT);
+    s->param = param;
     s->expr = value;
-    s->site = w->grp->site;
+    s->site = w->p->grp->site;
     for (int i = 0; i < 4; i++)
-        s->at[i] = w->at[i];
+        s->at[i] = at[i];
 }
 
 /* --- what follows it -----------------------------------------------------------------------------
@@ -107,12 +178,11 @@ static bool add_group(Tile *w, const FuseGroup *grp)
 {
     DimTable *t = w->l->t;
     KBuild *b = w->b;
-    const Dim shape[] = {batch_extent(w, 0), batch_extent(w, 1), w->f->m, w->f->n};
     LoopDomain d = {0};
     if (grp->class != CLASS_MAP || !grp->rank ||
-        !dim_same(dim_product(t, grp->domain, grp->rank), dim_product(t, shape, 4)))
+        !dim_same(dim_product(t, grp->domain, grp->rank), dim_product(t, w->shape, 4)))
         return false;
-    index_reshape(t, grp->domain, grp->rank, shape, 4, w->at, d.at);
+    index_reshape(t, grp->domain, grp->rank, w->shape, 4, w->at, d.at);
     for (uint32_t i = 0; i < grp->roots.n; i++) {
         Dim at[MAX_RANK];
         if (graph_node(w->l->g, grp->roots.at[i].val)->op == OP_check)
@@ -137,14 +207,9 @@ static bool reads_around(const Tile *w)
 static Dim place_of_result(Tile *w)
 {
     DimTable *t = w->l->t;
-    const FuseOperand *c = &w->f->c;
-    const Dim by[] = {c->batch[0], c->batch[1], c->rows, c->cols};
-    Dim at = lower_loc(w->l, c->val)->offset;
-    if (c->offset.id)
-        at = dim_add(t, at, c->offset);
+    Dim at = w->p->to.offset;
     for (int i = 0; i < 4; i++)
-        if (by[i].id)
-            at = dim_add(t, at, dim_mul(t, w->at[i], by[i]));
+        at = dim_add(t, at, dim_mul(t, w->at[i], w->p->to.stride[i]));
     return at;
 }
 
@@ -152,10 +217,10 @@ static Dim place_of_result(Tile *w)
 static bool make_stores(Tile *w, uint32_t last)
 {
     Lower *l = w->l;
-    uint32_t c = 0, own = l->group;
-    KExpr value = make_product(w, &c);
+    const uint32_t own = l->group;
+    KExpr value = make_product(w);
     bool good = true;
-    w->b->own.buf = lower_loc(l, w->f->c.val)->buf;
+    w->b->own.buf = w->p->to.buf;
     w->b->own.at = place_of_result(w);
     w->b->own.value = value;
     l->group_first = own + 1;
@@ -163,67 +228,99 @@ static bool make_stores(Tile *w, uint32_t last)
     for (uint32_t i = own + 1; i <= last && good; i++)
         good = add_group(w, &l->f->groups.at[i]);
     l->group = l->group_first = own;
-    bool dies = last > own && !w->f->accumulate;
-    for (uint32_t i = 0; i < w->grp->outputs.n && dies; i++)
-        dies = lower_dies(l, last, w->grp->outputs.at[i]);
+    bool dies = last > own && !w->p->accumulate;
+    for (uint32_t i = 0; i < w->p->grp->outputs.n && dies; i++)
+        dies = lower_dies(l, last, w->p->grp->outputs.at[i]);
     if (!dies)
-        store_product(w, value, c);
+        add_store(w, result_param(w), value, w->at);
     return good && (last == own || (!w->b->own.missed && !reads_around(w)));
 }
 
 /* --- schedule ------------------------------------------------------------------------------------
  */
 
-/* The largest of 16, 8, 4 bytes that all addresses of an operand are multiples of, neighbours
- * being `along` (its extent) elements; 0 if none is. */
-static int copy_bytes(Tile *w, uint32_t param, int axis)
+/* Where a load's element lies, in elements from the parameter on. */
+static Dim place_of(Tile *w, const KExprInfo *load)
 {
     DimTable *t = w->l->t;
-    const KParam *q = &w->b->k->params.at[param];
-    const int size = dtype_size(q->dtype);
+    const KParam *q = &w->b->k->params.at[load->param];
+    Dim place = dim_const(t, 0);
+    for (uint32_t i = 0; i < q->rank; i++)
+        place = dim_add(t, place, dim_mul(t, load->at[i], q->stride[i]));
+    return place;
+}
+
+/* The same for n neighbours along the axis, from a multiple of n on: it depends on the axis through
+ * quotients by multiples of n only. */
+static bool is_constant(Tile *w, Dim d, Symbol axis, int64_t n)
+{
+    DimTable *t = w->l->t;
+    const Term *terms;
+    const uint32_t count = dim_terms(t, d, &terms);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < terms[i].n; j++) {
+            const Atom a = terms[i].factors[j].atom;
+            if (a.kind == ATOM_SYMBOL && a.symbol.id == axis.id)
+                return false;
+            if (a.kind == ATOM_SYMBOL ||
+                (!dim_mentions(t, a.a, axis) && !dim_mentions(t, a.b, axis)))
+                continue;
+            if (a.kind != ATOM_FLOORDIV || dim_divisible(t, a.b, n) != YES ||
+                dim_divisible(t, dim_sub(t, a.a, dim_of(t, axis)), n) != YES ||
+                dim_mentions(t, dim_sub(t, a.a, dim_of(t, axis)), axis))
+                return false;
+        }
+    return true;
+}
+
+/* The largest of 16, 8, 4 bytes that can be copied at once along the axis (of `extent`); 0: none.
+ */
+static int copy_bytes(Tile *w, const KExprInfo *load, Symbol axis, Dim extent)
+{
+    DimTable *t = w->l->t;
+    const int size = dtype_size(load->type);
+    if (load->kind != KE_LOAD)
+        return 0;
+    const Dim rest = dim_sub(t, place_of(w, load), dim_of(t, axis));
+    const Dim offset = w->b->operands.at[load->param].offset;
     for (int bytes = 16; bytes >= 4; bytes /= 2) {
         const int64_t n = bytes / size;
-        bool good = n > 0 && dim_divisible(t, w->b->operands.at[param].offset, n) == YES &&
-                    dim_divisible(t, q->shape[axis], n) == YES;
-        for (int i = 0; i < 4 && good; i++)
-            good = i == axis || dim_divisible(t, q->stride[i], n) == YES;
-        if (good && n > 0)
+        if (n > 0 && dim_divisible(t, offset, n) == YES && dim_divisible(t, extent, n) == YES &&
+            dim_divisible(t, rest, n) == YES && is_constant(w, rest, axis, 16 / size))
             return bytes;
     }
     return 0;
 }
 
-/* Copies want neighbours: along k if the operand lies so, else along its other axis. */
-static int operand_bytes(Tile *w, uint32_t param, int k_axis)
-{
-    const KParam *q = &w->b->k->params.at[param];
-    const int other = 5 - k_axis; /* axes 2 and 3 */
-    if (dim_is_one(w->l->t, q->stride[k_axis]))
-        return copy_bytes(w, param, k_axis);
-    return dim_is_one(w->l->t, q->stride[other]) ? copy_bytes(w, param, other) : 0;
-}
-
-static Dim tiles(Tile *w, int size)
+/* Neighbours along the axis are neighbours in memory. */
+static bool lies_along(Tile *w, const KExprInfo *load, Symbol axis)
 {
     DimTable *t = w->l->t;
-    Dim d = dim_const(t, size);
-    Dim n = dim_mul(t, dim_ceildiv(t, w->f->m, d), dim_ceildiv(t, w->f->n, d));
-    return dim_mul(t, n, dim_mul(t, batch_extent(w, 0), batch_extent(w, 1)));
+    return load->kind == KE_LOAD && is_constant(w, dim_sub(t, place_of(w, load), dim_of(t, axis)),
+                                                axis, 16 / dtype_size(load->type));
+}
+
+/* Copies want neighbours: along k if the operand lies so, else along its other axis. */
+static void choose_copies(Tile *w, int operand, bool *by_k, int *bytes)
+{
+    const KExprInfo load = *kexpr(w->b->k, w->operand[operand]);
+    const Symbol other = operand ? w->n : w->m;
+    *by_k = lies_along(w, &load, w->k) || (!lies_along(w, &load, other) && w->p->by_k[operand]);
+    *bytes = *by_k ? copy_bytes(w, &load, w->k, w->p->k)
+                   : copy_bytes(w, &load, other, operand ? w->p->n : w->p->m);
 }
 
 static void schedule(Tile *w)
 {
     Kernel *k = w->b->k;
     KBlock *blocks[] = {&w->stores};
-    const bool large = dim_hint(w->l->t, tiles(w, LARGE)) >= ENOUGH_TILES;
+    const bool large = !w->length.id && is_large(w->l, w->p, w->size);
     const int size = large ? LARGE : SMALL;
     int width = sched_cuda_width(w->b, w->n, blocks, 1, true);
-    const bool b_along_k = dim_is_one(w->l->t, k->params.at[1].stride[2]) ||
-                           !dim_is_one(w->l->t, k->params.at[1].stride[3]);
-    const int most = w->tensor && !b_along_k ? 2 : 4;
     k->tile = (KTile){.m = size, .n = size, .tensor = w->tensor};
-    k->tile.a_bytes = operand_bytes(w, 0, 3);
-    k->tile.b_bytes = operand_bytes(w, 1, 2);
+    choose_copies(w, 0, &k->tile.a_by_k, &k->tile.a_bytes);
+    choose_copies(w, 1, &k->tile.b_by_k, &k->tile.b_bytes);
+    const int most = w->tensor && !k->tile.b_by_k ? 2 : 4;
     k->tile.width = width < most ? width : most;
     k->lanes = large || !w->tensor ? 256 : 128;
     k->teams = 1;
@@ -232,26 +329,40 @@ static void schedule(Tile *w)
 static void make_loops(Tile *w)
 {
     Program *p = w->l->p;
+    DimTable *t = w->l->t;
     KBuild *b = w->b;
     KBlock *body = &b->k->body;
-    const Symbol axes[] = {w->batch[0], w->batch[1], w->m, w->n};
-    for (int i = 0; i < 4; i++)
+    const Symbol axes[] = {w->share, w->batch[0], w->batch[1], w->m, w->n};
+    for (int i = 0; i < 5; i++)
         if (axes[i].id)
             body = &kbuild_for(b, body, axes[i], FOR_GRID)->body;
     kblock_add(p, &w->cell, KS_ACC)->acc = 0;
-    kbuild_for(b, &w->cell, w->k, FOR_SERIAL)->body = w->fold;
+    KStmt *sum = kbuild_for(b, &w->cell, w->k, FOR_SERIAL);
+    sum->body = w->fold;
+    if (w->share.id) {
+        const Dim before = dim_mul(t, dim_of(t, w->share), w->length);
+        sum->hi = dim_min(t, w->length, dim_sub(t, w->p->k, before));
+    }
     kblock_add(p, &w->cell, KS_TOTAL)->acc = 0;
     for (uint32_t i = 0; i < w->stores.n; i++)
         vec_push(p->cx->kernels, &w->cell, w->stores.at[i]);
     *body = w->cell;
 }
 
+static void finish(Tile *w, const FuseGroup *end, Val what)
+{
+    DimTable *t = w->l->t;
+    Step *s = kbuild_end(w->b, end->site, lower_text(w->l, what));
+    s->cells = count_tiles(w->l, w->p, w->b->k->tile.m);
+    if (w->share.id)
+        s->cells = dim_mul(t, s->cells, w->shares);
+}
+
 /* The kernel of the product and what follows up to `last`; false if they do not fit together. */
-static bool tile_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, uint32_t last,
-                        bool tensor)
+static bool tile_kernel(Lower *l, const TileProduct *p, TileSize size, uint32_t last, bool tensor)
 {
     const FuseGroup *end = &l->f->groups.at[last];
-    Tile w = {.l = l, .grp = grp, .f = f, .tensor = tensor};
+    Tile w = {.l = l, .p = p, .tensor = tensor, .size = size};
     w.b = kbuild_begin(l, lower_kernel_name(l, end), CLASS_CONTRACT);
     make_axes(&w);
     if (!make_stores(&w, last))
@@ -260,114 +371,123 @@ static bool tile_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, uint3
     make_loops(&w);
     if (last > l->group && kbuild_clashes(w.b, &w.cell))
         return false;
-    const Val what = last > l->group ? vec_last(&end->roots).val : f->c.val;
-    Step *s = kbuild_end(w.b, end->site, lower_text(l, what));
-    s->cells = tiles(&w, w.b->k->tile.m);
+    finish(&w, end, last > l->group ? vec_last(&end->roots).val : p->result);
     return true;
 }
 
-/* --- sums of an operand --------------------------------------------------------------------------
+/* --- shares of k ---------------------------------------------------------------------------------
  */
 
-/* to[i] (+)= the sum over k of what lies there: by rows, or 32 columns at a time. */
-static void sum_kernel(Lower *l, const FuseGroup *grp, const FuseGemm *f, bool of_a)
+/* c = the sum over the shares of what each has made. */
+static void join_shares(Tile *w, const Loc *parts, DType type)
 {
+    Lower *l = w->l;
     DimTable *t = l->t;
-    const FuseOperand *from = of_a ? &f->a : &f->b, *to = of_a ? &f->sum_a : &f->sum_b;
-    const Dim one = dim_const(t, 1), no = dim_const(t, 0);
-    const Dim none[2] = {one, one}, zero[2] = {no, no};
-    KBuild *b = kbuild_begin(l, lower_kernel_name(l, grp), CLASS_REDUCE);
-    DType out = contract_type(l, to), acc_t = dtype_compute(out);
-    Symbol i = kbuild_axis(b, of_a ? f->m : f->n), k = kbuild_axis(b, f->k);
-    Dim row = dim_of(t, of_a ? i : k), col = dim_of(t, of_a ? k : i);
-    uint32_t x = contract_param(b, from, of_a ? f->m : f->k, of_a ? f->k : f->n, none, K_IN);
-    const bool columns = !dim_is_one(t, b->k->params.at[x].stride[of_a ? 3 : 2]);
+    const TileProduct *p = w->p;
+    KBuild *b = kbuild_begin(l, lower_kernel_name(l, p->grp), CLASS_REDUCE);
+    const Dim all = dim_mul(t, p->batch[1], dim_mul(t, p->m, p->n));
+    const Symbol i = kbuild_axis(b, all), share = kbuild_axis(b, w->shares);
+    const Dim flat_shape[] = {all}, flat_at[] = {dim_of(t, i)};
+    Dim shape[] = {p->batch[1], p->m, p->n}, from[3], at[4];
+    index_reshape(t, shape, 3, flat_shape, 1, flat_at, from);
     KStmt *grid = kbuild_for(b, &b->k->body, i, FOR_GRID);
-    grid->grid_lanes = columns;
-    KBlock *cell = &grid->body;
-    KAcc acc = {.reducer = RED_add, .type = acc_t, .name = kbuild_name(b, (Sym){0}, "sum")};
+    grid->grid_lanes = true;
+    KAcc acc = {.reducer = RED_add, .type = type, .name = kbuild_name(b, (Sym){0}, "sum")};
     vec_push(l->a, &b->k->accs, acc);
-    kblock_add(l->p, cell, KS_ACC)->acc = 0;
-    KBlock *in = &kbuild_for(b, cell, k, columns ? FOR_TEAMS : FOR_LANES)->body;
-    KStmt *s = kblock_add(l->p, in, KS_FOLD);
-    s->expr = contract_load(b, x, row, col, zero, acc_t);
-    s->site = grp->site;
-    KStmt *total = kblock_add(l->p, cell, KS_TOTAL);
-    total->over_block = columns;
-    KExpr sum = kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
-    Dim m = of_a ? f->m : one, n = of_a ? one : f->n;
-    uint32_t y = contract_param(b, to, m, n, none, f->accumulate ? K_INOUT : K_OUT);
-    row = of_a ? row : no;
-    col = of_a ? no : col;
-    if (f->accumulate) {
-        KExpr old = contract_load(b, y, row, col, zero, acc_t);
-        sum = kernel_expr(
-            l->p, b->k,
-            (KExprInfo){.kind = KE_OP, .type = acc_t, .op = OP_add, .nin = 2, .in = {old, sum}});
+    kblock_add(l->p, &grid->body, KS_ACC)->acc = 0;
+    Loc flat = {.buf = parts->buf, .offset = parts->offset, .rank = 2};
+    flat.shape[0] = w->shares;
+    flat.shape[1] = flat.stride[0] = all;
+    flat.stride[1] = dim_const(t, 1);
+    KExprInfo load = {.kind = KE_LOAD, .type = type};
+    load.param = kbuild_param(b, &flat, type, K_IN, sym_of(l->p->cx->names, "shares"));
+    load.at[0] = dim_of(t, share);
+    load.at[1] = dim_of(t, i);
+    KStmt *fold = kblock_add(l->p, &kbuild_for(b, &grid->body, share, FOR_TEAMS)->body, KS_FOLD);
+    fold->expr = kernel_expr(l->p, b->k, load);
+    fold->site = p->grp->site;
+    kblock_add(l->p, &grid->body, KS_TOTAL)->over_block = true;
+    at[0] = dim_const(t, 0);
+    at[1] = from[0];
+    at[2] = from[1];
+    at[3] = from[2];
+    if (p->inner.id) {
+        at[0] = dim_floordiv(t, from[2], p->inner);
+        at[3] = dim_mod(t, from[2], p->inner);
     }
-    sum = kbuild_cast(b, sum, out);
-    s = kblock_add(l->p, cell, KS_STORE);
-    s->param = y;
-    s->expr = sum;
-    s->site = grp->site;
-    const Dim at[] = {no, no, row, col};
-    for (int j = 0; j < 4; j++)
-        s->at[j] = at[j];
+    KStmt *s = kblock_add(l->p, &grid->body, KS_STORE);
+    s->param = kbuild_param(b, &p->to, p->out, K_OUT, p->name);
+    s->expr =
+        kbuild_cast(b, kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = type}), p->out);
+    s->site = p->grp->site;
+    for (int q = 0; q < 4; q++)
+        s->at[q] = at[q];
     b->k->lanes = 32;
     b->k->teams = 8;
-    kbuild_end(b, grp->site, lower_text(l, to->val));
+    kbuild_end(b, p->grp->site, lower_text(l, p->result));
+}
+
+static bool shared(Lower *l, const TileProduct *p, bool tensor)
+{
+    Tile w = {.l = l, .p = p, .tensor = tensor};
+    const DType type = dtype_compute(p->out);
+    DimTable *t = l->t;
+    choose_shares(&w);
+    if (!w.length.id)
+        return false;
+    const Dim shape[] = {w.shares, p->batch[1], p->m, p->n};
+    const uint32_t buf =
+        lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "shares"), type, shape, 4);
+    const Loc parts = loc_row_major(t, buf, dim_const(t, 0), shape, 4);
+    w.b = kbuild_begin(l, lower_kernel_name(l, p->grp), CLASS_CONTRACT);
+    make_axes(&w);
+    const KExpr sum = make_product(&w);
+    const Dim at[] = {dim_of(t, w.share), w.at[1], w.at[2], w.at[3]};
+    add_store(&w, kbuild_param(w.b, &parts, type, K_OUT, sym_of(l->p->cx->names, "shares")), sum,
+              at);
+    schedule(&w);
+    make_loops(&w);
+    finish(&w, p->grp, p->result);
+    join_shares(&w, &parts, type);
+    return true;
 }
 
 /* --- choice --------------------------------------------------------------------------------------
  */
 
-static bool fits(Lower *l, const FuseGemm *f)
+bool tile_has_type(DType in, DType out)
 {
-    DimTable *t = l->t;
-    const DType d = contract_type(l, &f->a);
-    const bool kind = d == DT_f32 || d == DT_f64 || d == DT_bf16 || d == DT_f16;
-    return kind && contract_type(l, &f->b) == d &&
-           dtype_compute(contract_type(l, &f->c)) == dtype_compute(d) && dim_hint(t, f->m) > FEW &&
-           dim_hint(t, f->n) > FEW;
+    const bool kind = in == DT_f32 || in == DT_f64 || in == DT_bf16 || in == DT_f16;
+    return kind && dtype_compute(out) == dtype_compute(in);
 }
 
 /* The last group that goes with the product. followed: where none does, nothing is made. */
-static uint32_t with_followers(Lower *l, const FuseGroup *grp, const FuseGemm *f, bool tensor,
-                               bool followed)
+static uint32_t with_followers(Lower *l, const TileProduct *p, TileSize size, bool tensor,
+                               bool followed, bool lone)
 {
     uint32_t last = l->group;
-    if (grp->gemms.n == 1)
-        while (last + 1 < l->f->groups.n && l->f->groups.at[last + 1].class == CLASS_MAP)
-            last++;
-    while (!(followed && last == l->group) && !tile_kernel(l, grp, f, last, tensor))
+    while (!lone && last + 1 < l->f->groups.n && l->f->groups.at[last + 1].class == CLASS_MAP)
+        last++;
+    while (last > l->group && !tile_kernel(l, p, size, last, tensor))
         last--;
+    if (last == l->group && !followed && !shared(l, p, tensor))
+        CHECK(tile_kernel(l, p, size, last, tensor));
     return last;
 }
 
-bool lower_tile(Lower *l, const FuseGroup *grp, bool followed)
+bool tile_product(Lower *l, const TileProduct *p, TileSize size, bool followed, bool lone)
 {
-    for (uint32_t i = 0; i < grp->gemms.n; i++)
-        if (!fits(l, &grp->gemms.at[i]))
-            return false;
-    uint32_t last = l->group;
-    for (uint32_t i = 0; i < grp->gemms.n; i++) {
-        const FuseGemm *f = &grp->gemms.at[i];
-        const DType d = contract_type(l, &f->a);
-        const bool tensor = d == DT_bf16 || d == DT_f16 || (d == DT_f32 && l->o->tf32);
-        uint32_t from = l->h->steps.n;
-        last = with_followers(l, grp, f, tensor, followed);
-        if (followed && last == l->group)
-            return false;
-        if (tensor) {
-            steps_when(l, from, (GuardTerm){.kind = G_ARCH, .k = 80});
-            from = l->h->steps.n;
-            CHECK(tile_kernel(l, grp, f, last, false));
-            steps_when(l, from, (GuardTerm){.kind = G_ARCH, .k = -80});
-        }
-        if (f->sum_a.val.node)
-            sum_kernel(l, grp, f, true);
-        if (f->sum_b.val.node)
-            sum_kernel(l, grp, f, false);
+    const bool tensor = p->in == DT_bf16 || p->in == DT_f16 || (p->in == DT_f32 && l->o->tf32);
+    uint32_t from = l->h->steps.n;
+    const uint32_t last = with_followers(l, p, size, tensor, followed, lone);
+    if (followed && last == l->group)
+        return false;
+    if (tensor) {
+        steps_when(l, from, (GuardTerm){.kind = G_ARCH, .k = 80});
+        from = l->h->steps.n;
+        if (last > l->group || !shared(l, p, false))
+            CHECK(tile_kernel(l, p, size, last, false));
+        steps_when(l, from, (GuardTerm){.kind = G_ARCH, .k = -80});
     }
     l->group = last;
     return true;

@@ -38,7 +38,8 @@ static Dim product_of(DimTable *t, const Around *w)
 }
 
 /* Around the body of a loop. A loop over a part of an axis, from a bound that an outer loop gives,
- * counts the whole axis, and that outer loop not at all: its parts make up the whole. */
+ * counts the whole axis, and that outer loop not at all: its parts make up the whole. One up to a
+ * bound that an outer loop gives (the last share is shorter) counts as if it always were as long. */
 static Around inside(DimTable *t, const Around *w, const KStmt *loop)
 {
     Around in = {.depth = 0};
@@ -49,7 +50,8 @@ static Around inside(DimTable *t, const Around *w, const KStmt *loop)
             in.n[in.depth++] = w->n[i];
         }
     in.axis[in.depth] = loop->axis;
-    in.n[in.depth++] = part ? dim_symbol(t, loop->axis)->extent : dim_sub(t, loop->hi, loop->lo);
+    const bool all = part || dim_mentions_kind(t, loop->hi, SYM_AXIS);
+    in.n[in.depth++] = all ? dim_symbol(t, loop->axis)->extent : dim_sub(t, loop->hi, loop->lo);
     return in;
 }
 

@@ -82,11 +82,20 @@ m = report("batchnorm.tn", "B=8", "H=56", "W=56")
 is_made_of("batchnorm", m["forward_train"], reduce=2, map=1, scalar=1)
 is_made_of("batchnorm", m["forward_backward"], reduce=2, map=1)
 
-m = report("conv_norm.tn", "B=8")["loss_step"]
-expect("sums of a step with batch norm are", classes(m), classes(m)["reduce"] == 6)  # statistics, loss, backward: two stages each
+# Convolution, batch norm, ReLU: what a user's eval mode runs is one kernel. Training: convolution, statistics, output; sums
+# of the gradient, the gradient before the norm, convolutions for x and for the weight. Sums have two stages, and the gradient
+# of the weight (few results, long sums) is made in shares; a second map adds it to the segment.
+m = report("conv_norm.tn", "B=8")
+is_made_of("conv_norm", m["forward"], contract=1)
+is_made_of("conv_norm", m["forward_train"], contract=1, reduce=2, map=1, scalar=1)
+is_made_of("conv_norm", m["forward_backward"], contract=2, reduce=2 + 1, map=2)
+m = m["loss_step"]
+is_made_of("conv_norm", m, contract=2, reduce=6 + 1, map=2, scalar=1)  # statistics, loss, backward: two stages each
 activation = 4 * 8 * 64 * 56 * 56
+expect("conv_norm moves", m["bytes_moved"], m["bytes_moved"] <= 13 * activation)
+expect("conv_norm's temporaries are", m["peak_bytes"], m["peak_bytes"] <= 1.4 * activation)  # no windows
 for k in m["kernels"]:
-    if k["class"] == "reduce":
+    if k["class"] in ("reduce", "contract"):
         expect("conv_norm, %s reads" % k["name"], k["bytes_read"], k["bytes_read"] <= 2.01 * activation)
 
 depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}

@@ -155,6 +155,24 @@ products() {
         M=20 N=32 x=ones y=ones -fno-cublas -device=cuda -o gpu.npz
 }
 
+convolutions() {
+    local m flags
+    for m in even odd; do
+        for flags in "" -fno-cublas -tune; do
+            both convolutions 1e-5 "$flags" $m.plain B=3 H=12 W=20 x=randn r=randn -grad d_y=randn
+            both convolutions 1e-5 "$flags" $m.apart B=5 x=randn -grad d_y=randn
+            both convolutions 1e-5 "$flags" $m.along B=3 N=40 x=randn -grad d_y=randn
+        done
+        both convolutions 1e-5 "" $m.plain B=2 H=9 W=7 x=randn r=randn
+        both convolutions 3e-3 -ftf32 $m.plain B=2 H=12 W=20 x=randn r=randn
+        both convolutions 3e-3 -ftf32 $m.apart B=5 x=randn -grad d_y=randn
+        both convolutions 1e-2 "" $m.half B=3 x=randn w=randn -grad d_y=randn
+        both convolutions 1e-2 -fno-cublas $m.half B=3 x=randn w=randn -grad d_y=randn
+    done
+    check "sm_75 has no tensor cores for it" env VGPU_SM=75 LD_LIBRARY_PATH="$vgpu" "$tenon" -run \
+        "$root/tests/cuda/convolutions.tn" even.apart B=5 x=randn -ftf32 -device=cuda -o gpu.npz
+}
+
 graphs() {
     check "a chain of steps" "$tenon" -c "$root/tests/cuda/graph.tn" -o chain.o
     check "its program" "${CC:-cc}" -std=c11 -I. -I"$root/runtime/include" "$root/tests/cuda/graph.c" chain.o \
@@ -251,7 +269,7 @@ failures() {
 
 for part in "${@:-gradients}"; do
     case $part in
-    train | gradients | program | executable | missing | report | graphs | tune | maps | products | failures) "$part" ;;
+    train | gradients | program | executable | missing | report | graphs | tune | maps | products | convolutions | failures) "$part" ;;
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
