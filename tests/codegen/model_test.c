@@ -296,6 +296,22 @@ static bool exists(const char *dir, const char *name)
     return access(path, F_OK) == 0;
 }
 
+/* The same kernels for GPUs. */
+static HostModel *for_cuda(const HostModel *m, Arena *a)
+{
+    HostModel *on_cuda = arena_new(a, HostModel);
+    *on_cuda = (HostModel){.p = m->p, .cuda = true};
+    for (uint32_t i = 0; i < m->programs.n; i++)
+        vec_push(a, &on_cuda->programs, m->programs.at[i]);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        Kernel *k = arena_new(a, Kernel);
+        *k = *m->kernels.at[i];
+        k->cuda = true;
+        vec_push(a, &on_cuda->kernels, k);
+    }
+    return on_cuda;
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -303,7 +319,7 @@ static void test_files(void **state)
     Arena *a = t.cx->perm;
     char dir[] = "/tmp/tenon-test-XXXXXX";
     assert_non_null(mkdtemp(dir));
-    Output o = {.kind = OUTPUT_SOURCES, .cpu = t.m, .cuda = t.m, .level = 2};
+    Output o = {.kind = OUTPUT_SOURCES, .cpu = t.m, .cuda = for_cuda(t.m, a), .level = 2};
     o.out = arena_printf(a, "%s/new/dir", dir);
     OutputResult r = codegen_write(a, &o);
     if (r.status)

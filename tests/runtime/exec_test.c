@@ -54,12 +54,12 @@ static const int32_t lists[] = {D_B, D_3, /* [B, 3] */ D_B, D_2, /* [B, 2] */ D_
                                 D_2 /* [3, 2] */};
 static const tn_buffer forward_buffers[] = {
     {0},
-    {"x", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
-    {"y", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
-    {"t", TN_BUF_TEMP, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
-    {"m", TN_BUF_ARG, TN_F32, 2, 4, 1, 0, 0, 0, 0, NULL, 0},
-    {"z", TN_BUF_RESULT, TN_F32, 2, 2, 1, 0, 0, 0, 0, NULL, 0},
+    {"x", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0, 0},
+    {"y", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
+    {"t", TN_BUF_TEMP, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
+    {"m", TN_BUF_ARG, TN_F32, 2, 4, 1, 0, 0, 0, 0, NULL, 0, 0},
+    {"z", TN_BUF_RESULT, TN_F32, 2, 2, 1, 0, 0, 0, 0, NULL, 0, 0},
 };
 static const tn_operand operands[] = {{1, -1}, {2, -1}, {4, -1}, {3, -1}, {4, -1}, {2, -1}};
 static const tn_gemm_step gemms[] = {
@@ -77,45 +77,45 @@ static const tn_gemm_step gemms[] = {
      0},
 };
 static const tn_step forward_steps[] = {
-    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL},
-    {TN_STEP_COPY, 0, 3, 2, 0, 0, 0, {0, 0}, 0, "m.tn:1", NULL},
-    {TN_STEP_GEMM, 0, 0, 0, 0, 0, 0, {0, 0}, 0, "m.tn:2", NULL},
+    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL, 0},
+    {TN_STEP_COPY, 0, 3, 2, 0, 0, 0, {0, 0}, 0, "m.tn:1", NULL, 0},
+    {TN_STEP_GEMM, 0, 0, 0, 0, 0, 0, {0, 0}, 0, "m.tn:2", NULL, 0},
 };
 static const tn_arg forward_args[] = {
     {"x", 1, 0, 0, 0}, {"m", 5, 0, 0, 0}, {"y", 3, 0, 0, 1}, {"z", 6, 0, 0, 1}};
 static const int32_t forward_tape[] = {1};
 static const tn_buffer backward_buffers[] = {
     {0},
-    {"dy", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
-    {"dx", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
-    {"x", TN_BUF_TAPE, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0},
+    {"dy", TN_BUF_ARG, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0, 0},
+    {"dx", TN_BUF_RESULT, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
+    {"x", TN_BUF_TAPE, TN_F32, 2, 0, 0, 0, 0, 0, 0, NULL, 0, 0},
 };
 /* uses the saved x in place of dy: shows that the tape points to it */
 static const tn_operand backward_operands[] = {{4, -1}, {2, -1}, {3, -1}};
 static const tn_arg backward_args[] = {{"dy", 1, 0, 0, 0}, {"dx", 3, 0, 0, 1}};
 static const tn_step backward_steps[] = {
-    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL},
+    {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL, 0},
 };
 /* programs without sizes */
 static const int64_t one_code[] = {TN_D_CONST, 1, TN_D_END};
 static const int32_t one_dim[] = {0}, one_list[] = {0};
 static const tn_buffer update_buffers[] = {
     {0},
-    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0},
+    {"w", TN_BUF_STATE, TN_F32, 1, 0, 1, 0, 0, 0, 0, NULL, 0, 0},
 };
 static const tn_operand update_operands[] = {{1, -1}};
 static const tn_step update_steps[] = {
-    {TN_STEP_LAUNCH, 1, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:3", NULL},
+    {TN_STEP_LAUNCH, 1, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:3", NULL, 0},
 };
 static const tn_step broken_steps[] = {
-    {TN_STEP_LAUNCH, 2, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:9", NULL},
+    {TN_STEP_LAUNCH, 2, 0, 1, 0, 0, 0, {0, 0}, 0, "m.tn:9", NULL, 0},
 };
 static const char *const broken_checks[] = {"m.tn:9"};
 static const tn_kernel kernels[] = {
-    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL},
-    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL},
-    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL, 0, NULL}};
+    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0},
+    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0},
+    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL, 0, NULL, 0}};
 #define TABLES                                                                                     \
     .symbols = symbols, .code = code, .dim_code = dim_code, .lists = lists, .nsymbols = 1,         \
     .ndims = NDIMS
@@ -162,7 +162,7 @@ static const tn_program programs[] = {
      .operands = update_operands,
      .steps = broken_steps},
 };
-static const tn_slot slots[] = {{0}, {"seg0", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0}};
+static const tn_slot slots[] = {{0}, {"seg0", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0, 0}};
 static const tn_state_view views[] = {{"w", NULL, 1, 0, TN_F32, 1, 1, 1, 1, {1}}};
 static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
                                    "m",     "0",
@@ -173,7 +173,8 @@ static const tn_model_desc desc = {TN_ABI,  (int32_t)sizeof(tn_model_desc),
                                    kernels, programs,
                                    NULL,    NULL,
                                    NULL,    0,
-                                   1};
+                                   1,       0,
+                                   NULL};
 
 typedef struct {
     tn_context *ctx;

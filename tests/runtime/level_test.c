@@ -72,7 +72,7 @@ static const tn_step steps[][1] = {LAUNCH(0), LAUNCH(1), LAUNCH(2)};
         .operands = operands, .steps = steps[number]                                               \
     }
 static const tn_program programs[] = {METHOD("one", 0), METHOD("two", 1), METHOD("three", 2)};
-static const tn_slot slots[] = {{0}, {"seg0", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0}};
+static const tn_slot slots[] = {{0}, {"seg0", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0, 0}};
 static const tn_state_view views[] = {{"w", NULL, 1, 0, TN_F32, 1, 1, 1, 1, {1}}};
 static const tn_model_desc desc = {.abi = TN_ABI,
                                    .size = (int32_t)sizeof(tn_model_desc),

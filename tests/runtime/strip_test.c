@@ -83,7 +83,7 @@ static const tn_program programs[] = {{.name = "forward",
                                        .strips = strips}};
 static const tn_kernel kernels[] = {
     {.name = "behind", .where = "m.tn:1", .cpu = behind, .nparams = 2, .cost = 6}};
-static const tn_slot slots[] = {{0}, {"w", TN_SLOT_PARAM, TN_F32, 1, OUT *IN, 0, 0}};
+static const tn_slot slots[] = {{0}, {"w", TN_SLOT_PARAM, TN_F32, 1, OUT *IN, 0, 0, 0}};
 static const tn_state_view views[] = {{"w", NULL, 1, 0, TN_F32, 2, 1, 1, 1, {OUT, IN}}};
 static const tn_model_desc desc = {.abi = TN_ABI,
                                    .size = (int32_t)sizeof(tn_model_desc),

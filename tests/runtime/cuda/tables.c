@@ -345,12 +345,12 @@ static const tn_program programs[NPROGRAMS] = {
 };
 
 static const tn_slot slots[] = {{0},
-                                {"w", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0},
-                                {"grad", TN_SLOT_GRAD, TN_F32, 0, 1, 0, 1},
-                                {"loss.lr", TN_SLOT_HYPER, TN_F64, 1, 1, 0.1, 0},
-                                {"loss.t", TN_SLOT_COUNTER, TN_I64, 1, 1, 4, 0},
-                                {"seed", TN_SLOT_SEED, TN_U64, 1, 1, 0, 0},
-                                {"calls", TN_SLOT_CALLS, TN_U64, 1, 1, 0, 0}};
+                                {"w", TN_SLOT_PARAM, TN_F32, 1, 1, 0, 0, 0},
+                                {"grad", TN_SLOT_GRAD, TN_F32, 0, 1, 0, 1, 0},
+                                {"loss.lr", TN_SLOT_HYPER, TN_F64, 1, 1, 0.1, 0, 0},
+                                {"loss.t", TN_SLOT_COUNTER, TN_I64, 1, 1, 4, 0, 0},
+                                {"seed", TN_SLOT_SEED, TN_U64, 1, 1, 0, 0, 0},
+                                {"calls", TN_SLOT_CALLS, TN_U64, 1, 1, 0, 0, 0}};
 static const tn_state_view views[] = {{"w", NULL, 1, 0, TN_F32, 1, 1, 1, 1, {1}}};
 
 static const char *const checks[] = {"m.tn:5"};
