@@ -285,16 +285,16 @@ static int check_cotangents(const Run *r, const tn_program *b)
     return 0;
 }
 
-/* Gradients of the parameters, which lie where the model lives. */
+/* Gradients of the parameters, which lie where these do. */
 static int list_gradients(Run *r)
 {
-    tn_stream *stream = tn_stream_default(r->ctx, tn_model_device(r->m));
     for (int i = 0; i < tn_model_state_count(r->m); i++) {
         tn_state_entry e;
         if (tn_model_state(r->m, i, &e) || !e.grad.data)
             continue;
         DLTensor host = arrays_make(r->out, data_dtype(&e.grad), e.grad.ndim, e.grad.shape);
-        const tn_status s = tn_copy(&host, &e.grad, stream, 0);
+        const tn_status s =
+            tn_copy(&host, &e.grad, tn_stream_default(r->ctx, e.grad.device), 0);
         if (s)
             return failed(r, s);
         arrays_add(r->out, arena_printf(r->a, "d_%s", e.name), host);
