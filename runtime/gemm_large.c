@@ -14,7 +14,7 @@ enum {
     NB = 1024,       /* columns of a block: 2 MiB */
     STRIP = 16,      /* rows of b copied by one thread at a time */
     WIDEST = 14 * 4, /* bytes of a column of the highest tile of f32 */
-    TEMP_ROWS = 256  /* rows of the buffer for c, as in gemm.c */
+    TILE_MOST = 14   /* rows of the highest tile of f32; those of f64 have less than half of it */
 };
 
 /* One block of the product and the copies of its operands. */
@@ -23,51 +23,42 @@ typedef struct {
     bool a_in_place, b_in_place;
     const char *a, *b; /* at the block's first element */
     char *c;
-    char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k */
+    char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k; tiles
+                             have one column after another */
     int64_t m, n, k;
-    int64_t nr;        /* columns of a panel */
-    int64_t tile_rows; /* of the copy: MR, the last ones lower */
+    int64_t nr; /* columns of a panel */
+    int64_t tile_rows, m_tiles;
     bool add;
     int64_t cell_tiles, cell_panels, row_cells;
 } Block;
 
-/* Rows are KB numbers long; when a has its rows, not its columns, next to each other, the other
- * way. */
-static bool keeps_rows(const Block *b)
-{
-    return b->w->g.a.rows != 1 || b->w->g.a.cols == 1;
-}
+static int64_t tile_start(const Block *b, int64_t tile);
 
-static void copy_rows(const Block *b, int64_t lo, int64_t hi)
+/* Tiles lo .. hi-1 of an a that has neither its rows nor its columns next to each other. */
+static void copy_tiles(const Block *b, int64_t lo, int64_t hi)
 {
     const int64_t size = b->w->size, rows = b->w->g.a.rows, cols = b->w->g.a.cols;
-    for (int64_t m = lo; m < hi; m++) {
-        const char *const from = b->a + m * rows * size;
-        char *const to = b->tiles + m * b->k * size;
-        if (cols == 1)
-            memcpy(to, from, (size_t)(b->k * size));
-        else if (size == 4)
-            for (int64_t k = 0; k < b->k; k++)
-                ((float *)(void *)to)[k] = ((const float *)(const void *)from)[k * cols];
-        else
-            for (int64_t k = 0; k < b->k; k++)
-                ((double *)(void *)to)[k] = ((const double *)(const void *)from)[k * cols];
+    for (int64_t t = lo; t < hi; t++) {
+        const int64_t m = tile_start(b, t), high = tile_start(b, t + 1) - m;
+        b->w->kernels->pack(b->tiles + m * b->k * size, high, b->a + m * rows * size, cols, rows,
+                            b->k, high, high);
     }
 }
 
-/* Columns of a, k = lo .. hi-1, into tiles that have one column after another. */
+/* Columns of a, k = lo .. hi-1, that are long runs. */
 static void copy_columns(const Block *b, int64_t lo, int64_t hi)
 {
-    const int64_t size = b->w->size, cols = b->w->g.a.cols, high = b->tile_rows;
+    const int64_t size = b->w->size, cols = b->w->g.a.cols;
     for (int64_t k = lo; k < hi; k++) {
         const char *const from = b->a + k * cols * size;
-        int64_t m = 0;
-        if (high * size == WIDEST) /* a few moves in place of a call */
-            for (; m + high <= b->m; m += high)
-                memcpy(b->tiles + (m * b->k + k * high) * size, from + m * size, WIDEST);
-        for (; m < b->m; m += high) {
-            const int64_t rows = least(high, b->m - m);
-            memcpy(b->tiles + (m * b->k + k * rows) * size, from + m * size, (size_t)(rows * size));
+        for (int64_t t = 0, m = 0; t < b->m_tiles; t++) {
+            const int64_t end = tile_start(b, t + 1), rows = end - m;
+            char *const to = b->tiles + (m * b->k + k * rows) * size;
+            if (rows * size == WIDEST) /* a few moves in place of a call */
+                memcpy(to, from + m * size, WIDEST);
+            else
+                memcpy(to, from + m * size, (size_t)(rows * size));
+            m = end;
         }
     }
 }
@@ -75,10 +66,10 @@ static void copy_columns(const Block *b, int64_t lo, int64_t hi)
 static void copy_a(void *ctx, int64_t lo, int64_t hi)
 {
     const Block *b = ctx;
-    if (keeps_rows(b))
-        copy_rows(b, lo, hi);
-    else
+    if (b->w->g.a.rows == 1)
         copy_columns(b, lo, hi);
+    else
+        copy_tiles(b, lo, hi);
 }
 
 /* Strips of k when the rows of b are long runs, else panels. */
@@ -98,74 +89,111 @@ static void copy_b(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-/* A panel times the tiles m .. m + rows of the block. */
-static void multiply_panel(const Block *b, int64_t n, int64_t m0, int64_t m1)
+/* A tile of rows from m on times a panel of columns from n on; a: the tile. */
+static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t n)
 {
-    _Alignas(64) char temp[TEMP_ROWS * TN__GEMM_MAX_NR * 4];
+    _Alignas(64) char temp[TILE_MOST * TN__GEMM_MAX_NR * 4];
     const Work *w = b->w;
+    const tn__gemm_args *g = &w->g;
     const int64_t cols = least(b->nr, b->n - n), size = w->size, lanes = w->kernels->lanes;
     const int64_t width = cols > lanes ? 2 * lanes : lanes;
-    const bool direct = w->g.c.cols == 1 && cols == width, rows_kept = keeps_rows(b);
-    const int64_t step = rows_kept ? TEMP_ROWS / b->tile_rows * b->tile_rows : b->tile_rows;
-    for (int64_t m = m0; m < m1; m += step) {
-        const int64_t rows = least(step, m1 - m);
-        char *const c = b->c + (m * w->g.c.rows + n * w->g.c.cols) * size;
-        tn__gemm_panel p = {.m = rows,
-                            .k = b->k,
-                            .a = b->a_in_place ? b->a + m * w->g.a.rows * size
-                                               : b->tiles + m * b->k * size,
-                            .a_m = b->a_in_place ? w->g.a.rows
-                                   : rows_kept   ? b->k
-                                                 : 1,
-                            .a_k = b->a_in_place ? w->g.a.cols
-                                   : rows_kept   ? 1
-                                                 : rows,
-                            .b = w->g.panels     ? b->b + n * w->g.k * size
-                                 : b->b_in_place ? b->b + n * size
-                                                 : b->panels + n * b->k * size,
-                            .b_k = b->b_in_place && !w->g.panels ? w->g.b.rows : b->nr,
-                            .c = direct ? c : temp,
-                            .c_m = direct ? w->g.c.rows : width,
-                            .add = b->add,
-                            .vectors = width > lanes ? 2 : 1};
-        if (!direct && b->add)
-            tn__gemm_fetch(w, c, temp, width, rows, cols);
-        w->kernels->panel(&p);
-        if (!direct)
-            tn__gemm_put(w, c, temp, width, rows, cols);
-    }
+    const bool direct = g->c.cols == 1 && cols == width;
+    char *const c = b->c + (m * g->c.rows + n * g->c.cols) * size;
+    p->b = g->panels       ? b->b + n * g->k * size
+           : b->b_in_place ? b->b + n * size
+                           : b->panels + n * b->k * size;
+    p->c = direct ? c : temp;
+    p->c_m = direct ? g->c.rows : width;
+    p->vectors = width > lanes ? 2 : 1;
+    if (!direct && b->add)
+        tn__gemm_fetch(w, c, temp, width, p->m, cols);
+    w->kernels->panel(p);
+    if (!direct)
+        tn__gemm_put(w, c, temp, width, p->m, cols);
 }
 
+/* Tiles of nearly equal height: a last one of a row or two would waste registers. */
+static int64_t tile_start(const Block *b, int64_t tile)
+{
+    return b->m * tile / b->m_tiles;
+}
+
+/* Rows m .. m + p->m - 1 of a as the kernel reads them. Rows that lie a multiple of a page apart
+ * meet in one place of the nearest cache, which holds fewer than a tile has: they are copied. */
+static void take_tile(const Block *b, tn__gemm_panel *p, int64_t m, char *copy)
+{
+    const tn__gemm_operand *o = &b->w->g.a;
+    const int64_t size = b->w->size;
+    p->a = b->tiles + m * b->k * size;
+    p->a_m = 1;
+    p->a_k = p->m;
+    if (!b->a_in_place)
+        return;
+    p->a = b->a + m * o->rows * size;
+    p->a_m = o->rows;
+    p->a_k = 1;
+    if (o->rows * size % PAGE)
+        return;
+    for (int64_t i = 0; i < p->m; i++)
+        memcpy(copy + i * b->k * size, b->a + (m + i) * o->rows * size, (size_t)(b->k * size));
+    p->a = copy;
+    p->a_m = b->k;
+}
+
+/* A tile stays in the nearest cache while the panels pass by: rows of c are met in long runs. */
 static void multiply(void *ctx, int64_t lo, int64_t hi)
 {
+    _Alignas(64) char copy[TILE_MOST * KB * 4];
     const Block *b = ctx;
     for (int64_t cell = lo; cell < hi; cell++) {
-        const int64_t m0 = cell / b->row_cells * b->cell_tiles * b->tile_rows;
-        const int64_t m1 = least(b->m, m0 + b->cell_tiles * b->tile_rows);
+        const int64_t t0 = cell / b->row_cells * b->cell_tiles;
         const int64_t n0 = cell % b->row_cells * b->cell_panels * b->nr;
         const int64_t n1 = least(b->n, n0 + b->cell_panels * b->nr);
-        for (int64_t n = n0; n < n1; n += b->nr)
-            multiply_panel(b, n, m0, m1);
+        for (int64_t t = t0; t < least(b->m_tiles, t0 + b->cell_tiles); t++) {
+            const int64_t m = tile_start(b, t);
+            tn__gemm_panel p = {.m = tile_start(b, t + 1) - m, .k = b->k, .add = b->add};
+            p.b_k = b->b_in_place && !b->w->g.panels ? b->w->g.b.rows : b->nr;
+            take_tile(b, &p, m, copy);
+            for (int64_t n = n0; n < n1; n += b->nr)
+                multiply_tile(b, &p, m, n);
+        }
     }
 }
 
-/* Cells of the product: whole columns of the block if they are enough for all threads. */
+/* Cells of the product: whole rows of the block if they are enough for all threads. */
 static int64_t plan(Block *b, int threads)
 {
-    const int64_t tiles = divide_up(b->m, b->tile_rows), panels = divide_up(b->n, b->nr);
-    const int64_t wanted = threads > 1 ? 4 * threads : 1;
-    b->cell_panels = divide_up(panels, least(panels, wanted));
+    const int64_t panels = divide_up(b->n, b->nr), wanted = threads > 1 ? 4 * threads : 1;
+    b->cell_tiles = divide_up(b->m_tiles, least(b->m_tiles, wanted));
+    const int64_t columns = divide_up(b->m_tiles, b->cell_tiles);
+    b->cell_panels = divide_up(panels, least(panels, divide_up(wanted, columns)));
     b->row_cells = divide_up(panels, b->cell_panels);
-    const int64_t columns = divide_up(wanted, b->row_cells);
-    b->cell_tiles = divide_up(tiles, least(divide_up(tiles, 2), columns));
-    return divide_up(tiles, b->cell_tiles) * b->row_cells;
+    return columns * b->row_cells;
+}
+
+/* All rows, for a block of columns and of k. */
+static void run_rows(Block *b, const char *a, char *c, tn__pool *pool)
+{
+    const Work *w = b->w;
+    const tn__gemm_args *g = &w->g;
+    const int64_t step = b->a_in_place ? g->m : MB;
+    for (int64_t m = 0; m < g->m; m += step) {
+        b->m = least(step, g->m - m);
+        b->m_tiles = divide_up(b->m, b->tile_rows);
+        b->a = a + m * g->a.rows * w->size;
+        b->c = c + m * g->c.rows * w->size;
+        if (!b->a_in_place)
+            tn__pool_run(pool, copy_a, b, g->a.rows == 1 ? b->k : b->m_tiles,
+                         g->a.rows == 1 ? STRIP : 1);
+        tn__pool_run(pool, multiply, b, plan(b, tn__pool_threads(pool)), 1);
+    }
 }
 
 static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool *pool)
 {
     const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
-    b->a_in_place = g->a.cols == 1 && g->a.rows * w->size % PAGE != 0;
+    b->a_in_place = g->a.cols == 1;
     b->b_in_place = g->panels || (g->b.cols == 1 && g->m <= IN_PLACE_ROWS && g->n % b->nr == 0);
     for (int64_t n = 0; n < g->n; n += NB)
         for (int64_t k = 0; k < g->k; k += KB) {
@@ -177,14 +205,7 @@ static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool
             const int64_t strips = g->b.cols == 1 ? divide_up(b->k, STRIP) : divide_up(b->n, b->nr);
             if (!b->b_in_place)
                 tn__pool_run(pool, copy_b, b, strips, 1);
-            for (int64_t m = 0; m < g->m; m += MB) {
-                b->m = least(MB, g->m - m);
-                b->a = a + (m * g->a.rows + k * g->a.cols) * w->size;
-                b->c = c + (m * g->c.rows + n * g->c.cols) * w->size;
-                if (!b->a_in_place)
-                    tn__pool_run(pool, copy_a, b, keeps_rows(b) ? b->m : b->k, STRIP);
-                tn__pool_run(pool, multiply, b, plan(b, tn__pool_threads(pool)), 1);
-            }
+            run_rows(b, a + k * g->a.cols * w->size, c + n * g->c.cols * w->size, pool);
         }
 }
 
