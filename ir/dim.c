@@ -288,9 +288,16 @@ Dim poly_make(DimTable *t, TermBuf *b)
 
 Dim dim_add_scaled(DimTable *t, Dim a, Dim b, int64_t k)
 {
+    const Poly x = *poly(t, a), y = *poly(t, b);
+    if (y.n == 0 && a.id)
+        return a;
+    if (x.n == 0 && k == 1 && b.id)
+        return b;
+    if (x.n <= 1 && y.n == 1 && !y.terms[0].n && (!x.n || !x.terms[0].n))
+        return dim_const(t, sum(t, x.n ? x.terms[0].coefficient : 0,
+                                product(t, y.terms[0].coefficient, k)));
     TermBuf buf;
     termbuf_init(&buf);
-    const Poly x = *poly(t, a), y = *poly(t, b);
     for (uint32_t i = 0, j = 0; i < x.n || j < y.n;) {
         const int c = i == x.n ? 1 : j == y.n ? -1 : mono_compare(t, &x.terms[i], &y.terms[j]);
         if (c <= 0)
@@ -310,7 +317,12 @@ Dim dim_add_scaled(DimTable *t, Dim a, Dim b, int64_t k)
 Dim dim_const(DimTable *t, int64_t c)
 {
     const Term term = {c, NULL, 0};
-    return poly_intern(t, &term, c != 0);
+    const uint64_t place = (uint64_t)c + 64;
+    if (place >= ARRAY_LEN(t->numbers))
+        return poly_intern(t, &term, c != 0);
+    if (!t->numbers[place].id)
+        t->numbers[place] = poly_intern(t, &term, c != 0);
+    return t->numbers[place];
 }
 
 Dim dim_of_atom(DimTable *t, Atom atom)

@@ -25,6 +25,7 @@ struct DimTable {
     VEC(Mono) monos;         /* [0] is the empty product */
     uint32_t *poly_table, poly_size;
     uint32_t *mono_table, mono_size;
+    Dim numbers[256]; /* constants -64 .. 191 that were made; {0}: not yet */
     uint64_t replaced; /* bits of the symbols that have `equals` */
     VEC(Dim) zeros;    /* what is 0 by facts that replace no symbol, in normal form */
     int depth;         /* of proofs, which may ask further questions */

@@ -108,6 +108,8 @@ double dim_hint(DimTable *t, Dim d)
 {
     const Poly p = *poly(t, d);
     double r = 0;
+    if (p.n == 1 && !p.terms[0].n)
+        return (double)p.terms[0].coefficient;
     for (uint32_t i = 0; i < p.n; i++) {
         double x = (double)p.terms[i].coefficient;
         for (uint32_t k = 0; k < p.terms[i].n; k++) {

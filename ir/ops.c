@@ -12,7 +12,7 @@
      (op) == OP_or || (op) == OP_xor || (op) == OP_eq || (op) == OP_ne)
 
 /* The gradient columns are dropped; the scalar column is kept as text. */
-static const OpInfo infos[OP_COUNT] = {
+const OpInfo op_infos[OP_COUNT] = {
     [OP_none] = {.name = "none", .doc = "no operator"},
 #define POINTWISE(n, arity, dom, res, w, expr, ga, gb, gc, text)                                   \
     [OP_##n] = {.name = #n,                                                                        \
@@ -54,23 +54,12 @@ static const ReducerInfo reducers[RED_COUNT] = {
 #undef REDUCER
 };
 
-const OpInfo *op_info(Op op)
-{
-    CHECK((unsigned)op < OP_COUNT);
-    return &infos[op];
-}
-
 Op op_parse(const char *name)
 {
     for (int i = 1; i < OP_COUNT; i++)
-        if (!strcmp(infos[i].name, name))
+        if (!strcmp(op_infos[i].name, name))
             return (Op)i;
     return OP_none;
-}
-
-bool op_is_pointwise(Op op)
-{
-    return op_info(op)->pointwise;
 }
 
 const char *attr_text(AttrName a)

@@ -3,6 +3,7 @@
 #ifndef TENON_OPS_H
 #define TENON_OPS_H
 
+#include "ir/base/die.h"
 #include "ir/dtype.h"
 
 #include <stdbool.h>
@@ -60,13 +61,21 @@ typedef struct {
     bool commutative;
 } OpInfo;
 
-const OpInfo *op_info(Op op);
+extern const OpInfo op_infos[OP_COUNT];
+static inline const OpInfo *op_info(Op op)
+{
+    CHECK((unsigned)op < OP_COUNT);
+    return &op_infos[op];
+}
 Op op_parse(const char *name); /* OP_none if there is none */
 static inline const char *op_name(Op op)
 {
     return op_info(op)->name;
 }
-bool op_is_pointwise(Op op);
+static inline bool op_is_pointwise(Op op)
+{
+    return op_info(op)->pointwise;
+}
 
 const char *attr_text(AttrName a);
 AttrKind attr_kind(AttrName a);

@@ -126,12 +126,6 @@ Ty type_of(Program *p, DType dtype, const Dim *shape, uint32_t rank, Place place
     return type_make(p, t);
 }
 
-const TypeInfo *type_info(const Program *p, Ty t)
-{
-    CHECK(t.id > 0 && t.id < p->types.n);
-    return &p->types.at[t.id];
-}
-
 Dim type_numel(Program *p, Ty t)
 {
     const TypeInfo *i = type_info(p, t);
@@ -155,11 +149,6 @@ const char *type_text(const Program *p, Arena *a, Ty t)
 {
     const TypeInfo *i = type_info(p, t);
     return arena_printf(a, "%s%s", dtype_name(i->dtype), shape_text(p, a, i->shape, i->rank));
-}
-
-const TypeInfo *val_info(const Program *p, const Graph *g, Val v)
-{
-    return type_info(p, val_type(g, v));
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */

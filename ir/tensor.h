@@ -253,7 +253,11 @@ Graph *program_find_graph(const Program *p, Sym method, GraphKind kind); /* or N
 
 Ty type_make(Program *p, TypeInfo info);
 Ty type_of(Program *p, DType dtype, const Dim *shape, uint32_t rank, Place place);
-const TypeInfo *type_info(const Program *p, Ty t);
+static inline const TypeInfo *type_info(const Program *p, Ty t)
+{
+    CHECK(t.id > 0 && t.id < p->types.n);
+    return &p->types.at[t.id];
+}
 Dim type_numel(Program *p, Ty t);
 /** "f32[B, 3*state]"; without the dtype: "[B, 3*state]". */
 const char *type_text(const Program *p, Arena *a, Ty t);
@@ -267,7 +271,10 @@ static inline Ty val_type(const Graph *g, Val v)
 {
     return g->nodes.at[v.node].types[v.result];
 }
-const TypeInfo *val_info(const Program *p, const Graph *g, Val v);
+static inline const TypeInfo *val_info(const Program *p, const Graph *g, Val v)
+{
+    return type_info(p, val_type(g, v));
+}
 
 /* --- attributes ------------------------------------------------------------------------------- */
 

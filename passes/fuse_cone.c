@@ -11,13 +11,6 @@
 
 /* --- access maps ------------------------------------------------------------------------------ */
 
-AxisMap fuse_no_axes(bool exact)
-{
-    AxisMap m = {.exact = exact};
-    memset(m.axis_of, -1, sizeof m.axis_of);
-    return m;
-}
-
 static bool same_map(const AxisMap *a, const AxisMap *b)
 {
     return a->exact == b->exact &&
@@ -62,12 +55,15 @@ static AxisMap through_reshape(const Fuser *f, const Kern *k, const AxisMap *m, 
 static AxisMap operand_map(const Fuser *f, const Kern *k, const Node *n, uint32_t i,
                            const AxisMap *m)
 {
-    AxisMap out = fuse_no_axes(true);
-    TypeInfo r = *type_info(f->p, n->types[0]), x = *val_info(f->p, f->g, n->in[i]);
-    if (x.rank == 0)
-        return out;
+    const TypeInfo *x = val_info(f->p, f->g, n->in[i]);
+    if (x->rank == 0)
+        return fuse_no_axes(true);
     if (!m->exact)
         return fuse_no_axes(false);
+    if (op_is_pointwise(n->op))
+        return *m;
+    const TypeInfo *r = type_info(f->p, n->types[0]);
+    AxisMap out = fuse_no_axes(true);
     switch (n->op) {
     case OP_transpose: {
         Attr perm = node_attr(n, ATTR_perm);
@@ -80,12 +76,12 @@ static AxisMap operand_map(const Fuser *f, const Kern *k, const Node *n, uint32_
         Attr dims = node_attr(n, ATTR_dims);
         for (uint32_t d = 0; d < k->rank; d++)
             for (uint32_t j = 0; j < dims.n; j++)
-                if (m->axis_of[d] == dims.at[j] && dim_same(x.shape[j], r.shape[dims.at[j]]))
+                if (m->axis_of[d] == dims.at[j] && dim_same(x->shape[j], r->shape[dims.at[j]]))
                     out.axis_of[d] = (int8_t)j;
         return out;
     }
     case OP_reshape:
-        return through_reshape(f, k, m, &r, &x);
+        return through_reshape(f, k, m, r, x);
     case OP_slice:
     case OP_pad:
     case OP_window:
@@ -101,7 +97,7 @@ static AxisMap operand_map(const Fuser *f, const Kern *k, const Node *n, uint32_
             int8_t at = m->axis_of[d];
             if (at >= 0 && at < batch)
                 out.axis_of[d] = at;
-            else if (at >= axis && at < axis + (int64_t)x.rank - batch)
+            else if (at >= axis && at < axis + (int64_t)x->rank - batch)
                 out.axis_of[d] = (int8_t)(at - axis + batch);
         }
         return out;

@@ -6,6 +6,8 @@
 #include "passes/analysis.h"
 #include "passes/fuse.h"
 
+#include <string.h>
+
 typedef enum {
     NODE_CONE,  /* recomputed by each reader */
     NODE_LEAF,  /* has storage without being computed: argument, state, view of a state */
@@ -124,8 +126,14 @@ Kern *fuse_kern(Fuser *f, uint32_t id);
 /** Recomputes body, reads and phases from the roots; false if a root is read at another index. */
 bool fuse_cone(Fuser *f, Kern *k);
 void fuse_merge(Fuser *f);
-/** A map of no axes; the map of a root's result. */
-AxisMap fuse_no_axes(bool exact);
+/** A map of no axes. */
+static inline AxisMap fuse_no_axes(bool exact)
+{
+    AxisMap m = {.exact = exact};
+    memset(m.axis_of, -1, sizeof m.axis_of);
+    return m;
+}
+/** The map of a root's result. */
 AxisMap fuse_root_map(const Fuser *f, const Kern *k, const FuseRoot *r);
 /** Bytes that m, made of a and b, would move. */
 double fuse_merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const Kern *b);

@@ -391,6 +391,8 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
 {
     Kern *m = NULL;
     bool vertical = false;
+    if (fuse_reaches(f, b, a) || fuse_reaches(f, a, b)) /* cheaper than the union, and often so */
+        return NULL;
     for (uint32_t i = 0; i < a->roots.n && !m; i++) {
         const Read *r = find_read(b, a->roots.at[i].val.node);
         if (!r)
@@ -421,7 +423,7 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
     double least = ta < tb ? ta : tb;
     if (*gain <= 0 || (!vertical && *gain < 0.15 * least))
         return NULL;
-    return fuse_reaches(f, b, a) || fuse_reaches(f, a, b) ? NULL : m;
+    return m;
 }
 
 static void count_reads(Fuser *f, const Kern *k, int by)
