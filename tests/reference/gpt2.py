@@ -8,26 +8,17 @@ import json
 import math
 import os
 import struct
-import subprocess
 import sys
 import tempfile
-import time
-import zlib
 
-try:
-    import numpy as np
-except ImportError:  # the system's own python3 may have it
-    if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
-        os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
-    print("gpt2.py: no numpy here")
-    sys.exit(77)
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from formula import Check, np, summary, uniform  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "data", "gpt2.json")
 CONFIGS = {"tiny": dict(vocab=61, context=32, dim=24, depth=2, heads=4, words=16),
            "124M": dict(vocab=50257, context=1024, dim=768, depth=12, heads=12, words=64)}
 LR = 1e-3
-TOLERANCE = 2e-5  # relative; f32 against f64
 
 
 def shapes(c):
@@ -43,37 +34,20 @@ def shapes(c):
     return out
 
 
-def mixed(x):
-    """32 bits from 32 bits, each of which depends on all."""
-    for shift, factor in ((16, 0x7feb352d), (15, 0x846ca68b)):
-        x = (x ^ (x >> np.uint32(shift))) * np.uint32(factor)
-    return x ^ (x >> np.uint32(16))
-
-
 def weights(name, shape):
     """Numbers that f32 holds exactly: around 1 for the scales of norms, else around 0."""
-    n = math.prod(shape)
-    with np.errstate(over="ignore"):
-        k = mixed(np.arange(n, dtype=np.uint32) + np.uint32(zlib.crc32(name.encode())))
-    u = (k >> np.uint32(8)).astype(np.float32) / np.float32(2 ** 23) - np.float32(1)
+    u = uniform(name, shape)
     if ".ln_" in name and name.endswith("weight"):
         u = 1 + u / 16
     else:
         u = u / (64 if name.endswith("bias") else 32)
-    return u.astype(np.float32).reshape(shape)
+    return u.astype(np.float32)
 
 
 def words(c):
     n, line = c["words"], np.arange(c["words"] + 1, dtype=np.int64)
     line = (line * line * 31 + 7 * line + 13) % c["vocab"]
     return line[:n].reshape(1, n), line[1:].reshape(1, n)
-
-
-def summary(change):
-    """What is kept of a tensor of any size: its norm, and its product with a wave, which tells where things are."""
-    flat = change.reshape(-1).astype(np.float64)
-    wave = np.cos(0.37 * np.arange(flat.size))
-    return [float(np.sqrt(flat @ flat)), float(flat @ wave) / math.sqrt(flat.size)]
 
 
 def expected(c):
@@ -129,32 +103,6 @@ def write_state(path, c):
             f.write(weights(name, shape).tobytes())
 
 
-class Check:
-    def __init__(self):
-        self.right = self.wrong = 0
-
-    def near(self, what, got, want, scale):
-        if abs(got - want) <= TOLERANCE * scale:
-            self.right += 1
-            return
-        self.wrong += 1
-        print(f"gpt2.py: {what}: {got!r}, PyTorch has {want!r}")
-
-    def tensor(self, what, got, want, slack=1):
-        got = summary(got)
-        self.near(what + ": norm", got[0], want[0], slack * want[0])
-        self.near(what + ": place", got[1], want[1], slack * want[0])
-
-
-def run(command):
-    start = time.time()
-    flags = os.environ.get("TENON_FLAGS", "").split()
-    r = subprocess.run(command[:1] + flags + command[1:], capture_output=True, text=True, check=False)
-    if r.returncode:
-        sys.exit(f"gpt2.py: {' '.join(command)}\n{r.stdout}{r.stderr}")
-    return r.stdout, time.time() - start
-
-
 def check(tenon, name):
     c = CONFIGS[name]
     with open(os.path.join(HERE, "..", "..", "models", "gpt2.tn")) as f:
@@ -174,7 +122,7 @@ def check(tenon, name):
         tokens, targets = words(c)
         np.savez(data, tokens=tokens, targets=targets)
         given = [f"tokens=@{data}:tokens", f"targets=@{data}:targets"]
-        _, seconds = run([tenon, "-run", model, "loss", *given, "-load", state, "-grad", "-o", out, *config])
+        seconds = test.run(tenon, "-run", model, "loss", *given, "-load", state, "-grad", "-o", out, *config)
         got = np.load(out)
         test.near("loss", float(got["loss"]), want["loss"], abs(want["loss"]))
         total = 0.0
@@ -186,8 +134,7 @@ def check(tenon, name):
         print(f"loss {float(got['loss']):.7f}, PyTorch {want['loss']:.7f}; norm of the gradients "
               f"{math.sqrt(total):.7f}, PyTorch {want['norm']:.7f}; {seconds:.1f} s")
         os.remove(out)
-        _, seconds = run([tenon, "-train", model, data, "-epochs", "1", "-batch", "1", "-load", state, "-save",
-                          out, *config])
+        seconds = test.run(tenon, "-train", model, data, "-epochs", "1", "-batch", "1", "-load", state, "-save", out, *config)
         got = np.load(out)
         for n, s in want["moved"].items():
             # AdamW's first step has the gradient's sign: what rounds to the other side of 0 goes the other way
