@@ -283,7 +283,7 @@ void end_trace(Model *m, Graph *g)
     m->e->training = false;
 }
 
-bool trace_body(Model *m, Graph *g, Fn *fn)
+bool trace_body(Model *m, Graph *g, Fn *fn, const Train *t)
 {
     Elab *e = m->e;
     Args args = {0};
@@ -291,7 +291,7 @@ bool trace_body(Model *m, Graph *g, Fn *fn)
     g->doc = fn->ast->doc;
     if (!make_inputs(m, g, fn, &args))
         return false;
-    Value v = call_fn(e, fn, &args, (Span){0});
+    Value v = t && t->micro > 1 ? call_in_slices(e, g, t, &args) : call_fn(e, fn, &args, (Span){0});
     return set_results(m, g, fn->ast, &v);
 }
 
@@ -302,7 +302,7 @@ Graph *trace_method(Model *m, Fn *fn, GraphKind kind, uint32_t absent, bool trai
     Sym name = variant_name(e, fn, absent);
     Graph *g = begin_trace(m, name, name, kind, training);
     m->absent = absent;
-    bool ok = trace_body(m, g, fn) && diag_errors(e->diags) == before;
+    bool ok = trace_body(m, g, fn, NULL) && diag_errors(e->diags) == before;
     m->absent = 0;
     commit_states(e, g);
     end_trace(m, g);

@@ -21,7 +21,7 @@ typedef struct {
     VEC(TrainGroup) groups;
     VEC(int) group_of; /* e->states index -> group, or -1: not moved by this train */
     Value clip_norm, clip_value;
-    int64_t accumulate;
+    int64_t accumulate, micro;
     uint32_t counter; /* slot of the step count */
 } Train;
 typedef VEC(Train) Trains;
@@ -105,7 +105,9 @@ Graph *trace_method(Model *m, Fn *fn, GraphKind kind, uint32_t absent, bool trai
 /** The same without the commits: e->b is still at the graph (leave it with end_trace). */
 Graph *begin_trace(Model *m, Sym name, Sym method, GraphKind kind, bool training);
 void end_trace(Model *m, Graph *g);
-bool trace_body(Model *m, Graph *g, Fn *fn);
+bool trace_body(Model *m, Graph *g, Fn *fn, const Train *t);
+/** The method of a train over slices of the batch (elab_micro.c): its results, of the whole batch. */
+Value call_in_slices(Elab *e, Graph *g, const Train *t, const Args *args);
 void commit_states(Elab *e, Graph *g);
 
 /** Symbols for the sizes that the type of an argument introduces. */

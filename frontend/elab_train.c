@@ -63,6 +63,8 @@ static bool select_one(Elab *e, const Value *sel, State *s, Span at, bool *hit)
 
 /* ---- settings ---- */
 
+enum { MAX_MICRO = 1024 };
+
 static bool int_setting(Elab *e, const AstBinding *b, const Value *v, int64_t *out)
 {
     if (v->kind == V_int && v->i >= 1) {
@@ -81,14 +83,13 @@ static void read_setting(Model *m, Train *t, const Env *env, const AstBinding *b
     static const char *const known[] = {"clip_norm", "clip_value", "accumulate", "micro", "params"};
     const char *name = sym(e, b->name.sym);
     Value v = eval(e, env, b->value);
-    int64_t micro = 1;
     if (strcmp(name, "params") == 0) {
         *params = v;
     } else if (strcmp(name, "accumulate") == 0) {
         int_setting(e, b, &v, &t->accumulate);
     } else if (strcmp(name, "micro") == 0) {
-        if (int_setting(e, b, &v, &micro) && micro > 1)
-            elab_unsupported(e, b->name.at, "micro");
+        if (int_setting(e, b, &v, &t->micro) && t->micro > MAX_MICRO)
+            elab_error(e, DIAG_bad_train, b->value->at, "micro: at most %d slices", MAX_MICRO);
     } else if (strcmp(name, "clip_norm") == 0 || strcmp(name, "clip_value") == 0) {
         if (is_static_number(&v) && static_number(&v) > 0)
             *(name[5] == 'n' ? &t->clip_norm : &t->clip_value) = v;
@@ -221,7 +222,7 @@ static bool train_method(Model *m, const AstDecl *d, Train *t)
 static void read_train(Model *m, const AstDecl *d)
 {
     Elab *e = m->e;
-    Train t = {.decl = d, .accumulate = 1};
+    Train t = {.decl = d, .accumulate = 1, .micro = 1};
     Env env = {.file = m->file, .models = true, .scope = scope_push(e, NULL)};
     Value params = {.kind = V_unset};
     Span params_at = d->at;
@@ -329,7 +330,7 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
             stand_in(e, g, e->states.at[i]);
             vec_push(e->a, moved, e->states.at[i]);
         }
-    bool ok = trace_body(m, g, t->method) && diag_errors(e->diags) == before && check_loss(e, g, t);
+    bool ok = trace_body(m, g, t->method, t) && diag_errors(e->diags) == before && check_loss(e, g, t);
     commit_states(e, g);
     Val *wrt = arena_array(e->a, Val, moved->n);
     Val *d = arena_array(e->a, Val, moved->n);
