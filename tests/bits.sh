@@ -1,0 +1,49 @@
+#!/bin/bash
+# bits.sh: what maps compute has the same bits fused and unfused, at each level of optimisation, on any
+# number of threads, and on a GPU (the virtual one, where VGPU says its folder); gradients that are maps
+# too. TENON is the compiler.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+tenon=$(realpath "${TENON:?set TENON to the compiler}")
+vgpu=${VGPU:+$(realpath "$VGPU")}
+here=$(realpath "$(dirname "$0")")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+compared=0
+
+run() { # FILE OPTION... -- ARGUMENT...: outputs of a method
+    local out=$1 options=()
+    shift
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    "$tenon" "${options[@]}" -run "$here/bits.tn" "$@" -seed 5 -o "$out" >run.log 2>&1 ||
+        { cat run.log; echo "bits.sh: ${options[*]}: $* fails"; exit 1; }
+}
+
+same() { # ARGUMENT...: one method, all ways
+    local way
+    run want.npz -device=cpu -threads 1 -- "$@"
+    for way in "-O0 -threads 1" "-O1 -threads 2" "-O2 -threads 2" "-O3 -threads 2" "-fno-fuse -threads 2" "-O0 -fno-fuse"; do
+        # shellcheck disable=SC2086
+        run got.npz -device=cpu $way -- "$@"
+        cmp want.npz got.npz || { echo "bits.sh: $way: other bits from $*"; exit 1; }
+        compared=$((compared + 1))
+    done
+    [ -n "$vgpu" ] || return 0
+    for way in -O2 -O0 -O3 -fno-fuse; do
+        LD_LIBRARY_PATH=$vgpu run got.npz -device=cuda "$way" -- "$@"
+        cmp want.npz got.npz || { echo "bits.sh: $way on a GPU: other bits from $*"; exit 1; }
+        compared=$((compared + 1))
+    done
+}
+
+for rows in 3 64; do
+    same functions B=$rows x=randn -grad d_a=randn d_b=ones d_c=randn d_d=ones d_e=randn d_f=randn
+    same chain B=$rows x=randn r=randn -training
+    same integers B=$rows x=randn
+done
+echo "$compared times the same bits"
