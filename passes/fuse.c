@@ -398,7 +398,7 @@ static void make_buffers(const Fuser *f, Fusion *out)
             bool used = f->live[id] || fuse_node(f, id)->op == OP_input;
             if (!used || !has_storage(f, out, v))
                 continue;
-            const Placement *pl = &f->place[id];
+            const Placement *pl = fuse_placement(f, v);
             FuseBuffer b = {.val = v,
                             .group = out->buffer_of[id][k],
                             .base = pl->base,
@@ -421,7 +421,6 @@ static Fuser fuser_create(Program *p, Graph *g)
     f.users = graph_users(p, g, f.live);
     f.kind = arena_array(a, uint8_t, n);
     f.weight = arena_array(a, int, n);
-    f.place = arena_array(a, Placement, n);
     f.first = arena_array(a, uint32_t, n);
     f.owner = arena_array(a, int32_t, n);
     f.seen = arena_array(a, uint32_t, n);
@@ -431,6 +430,7 @@ static Fuser fuser_create(Program *p, Graph *g)
         f.nvals += g->nodes.at[id].nout;
         f.owner[id] = -1;
     }
+    f.place = arena_array(a, Placement, f.nvals);
     f.keep = arena_array(a, bool, f.nvals);
     f.own = arena_array(a, bool, f.nvals);
     f.readers = arena_array(a, uint32_t, f.nvals);

@@ -340,11 +340,11 @@ static FuseRoot root_of(Val v, uint32_t stored)
 static bool added_in_place(const Fuser *f, uint32_t add, uint32_t y)
 {
     const Node *n = fuse_node(f, add);
-    const Placement *to = &f->place[add];
+    const Placement *to = fuse_placement(f, (Val){add, 0});
     if (n->op != OP_add || !to->set || !to->slot || f->kind[add] != NODE_REAL)
         return false;
     Val old = n->in[n->in[0].node == y];
-    const Placement *from = &f->place[old.node];
+    const Placement *from = fuse_placement(f, old);
     return f->kind[old.node] == NODE_LEAF && from->set && from->slot == to->slot &&
            dim_same(from->offset, to->offset);
 }

@@ -70,7 +70,7 @@ typedef struct {
     Users users;
     uint8_t *kind;    /* NodeKind of each node */
     int *weight;      /* of the cone of each node that is not stored */
-    Placement *place; /* of each node */
+    Placement *place; /* of each value: see fuse_placement */
     uint32_t *first;  /* number of result 0 of each node among all values */
     uint32_t nvals;
     bool *keep;        /* value: must be in memory whoever reads it */
@@ -87,6 +87,10 @@ typedef struct {
 static inline uint32_t fuse_vid(const Fuser *f, Val v)
 {
     return f->first[v.node] + v.result;
+}
+static inline Placement *fuse_placement(const Fuser *f, Val v)
+{
+    return &f->place[fuse_vid(f, v)];
 }
 static inline const Node *fuse_node(const Fuser *f, uint32_t id)
 {

@@ -19,9 +19,9 @@ static void row_major(const Fuser *f, const TypeInfo *t, Dim *stride)
 
 void fuse_strides(const Fuser *f, Val v, Dim *stride)
 {
-    const Placement *pl = &f->place[v.node];
+    const Placement *pl = fuse_placement(f, v);
     const TypeInfo *t = val_info(f->p, f->g, v);
-    if (pl->set && f->kind[v.node] != NODE_LEAF && v.result == 0) {
+    if (pl->set && f->kind[v.node] != NODE_LEAF) {
         for (uint32_t k = 0; k < t->rank; k++)
             stride[k] = pl->stride[k];
         return;
@@ -31,7 +31,7 @@ void fuse_strides(const Fuser *f, Val v, Dim *stride)
 
 Dim fuse_offset(const Fuser *f, Val v)
 {
-    return f->place[v.node].set ? f->place[v.node].offset : dim_const(f->t, 0);
+    return fuse_placement(f, v)->set ? fuse_placement(f, v)->offset : dim_const(f->t, 0);
 }
 
 /* --- views of state --------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static bool state_view(const Fuser *f, uint32_t id, uint32_t *slot, Dim *offset)
 static void mark_leaves(Fuser *f)
 {
     for (uint32_t id = 1; id < f->g->nodes.n; id++) {
-        Placement *pl = &f->place[id];
+        Placement *pl = &f->place[f->first[id]];
         Op op = fuse_node(f, id)->op;
         if (op == OP_input || op == OP_table)
             f->kind[id] = NODE_LEAF;
@@ -72,16 +72,22 @@ static void mark_leaves(Fuser *f)
 /* --- concats ---------------------------------------------------------------------------------- */
 
 /* The computed node behind an operand of a concat: through views that only rearrange. */
-static uint32_t piece_source(const Fuser *f, Val v)
+static Val piece_source(const Fuser *f, Val v)
 {
     const Node *n = graph_node(f->g, v);
     while ((n->op == OP_reshape || n->op == OP_transpose) && f->kind[v.node] == NODE_CONE) {
         if (f->own[fuse_vid(f, v)])
-            return v.node;
+            return v;
         v = n->in[0];
         n = graph_node(f->g, v);
     }
-    return v.node;
+    return v;
+}
+
+/* Each result can be written where it belongs. */
+static bool is_placeable(const Node *n)
+{
+    return n->nout == 1 || n->op == OP_attention || n->op == OP_attention_grad;
 }
 
 /* Strides of the operand of a reshape, given those of its result: an axis of the result that is
@@ -151,7 +157,7 @@ bool fuse_strides_through(const Fuser *f, Val v, uint32_t to, const Dim *of_v, D
 /* A slot's own range, which the concat leaves as it is. */
 static bool keeps_slot(const Fuser *f, Val v, uint32_t slot, Dim at)
 {
-    const Placement *pl = &f->place[v.node];
+    const Placement *pl = fuse_placement(f, v);
     return slot && f->kind[v.node] == NODE_LEAF && pl->slot == slot && dim_same(pl->offset, at);
 }
 
@@ -169,7 +175,7 @@ static bool reads_in_place(const Fuser *f, uint32_t id, uint32_t slot)
     const Node *n = fuse_node(f, id);
     for (uint32_t i = op_updates_first(n->op); i < n->nin && op_is_opaque(n->op); i++) {
         const uint32_t x = same_order(f, n->in[i]);
-        if (f->kind[x] == NODE_LEAF && f->place[x].slot == slot)
+        if (f->kind[x] == NODE_LEAF && f->place[f->first[x]].slot == slot)
             return false;
     }
     return true;
@@ -193,7 +199,7 @@ static bool is_made_of(const Fuser *f, Val v, uint32_t u)
 static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
 {
     for (uint32_t id = 1; id < f->g->nodes.n; id++) {
-        const Placement *pl = &f->place[id];
+        const Placement *pl = &f->place[f->first[id]];
         if (!f->live[id] || f->kind[id] != NODE_LEAF || pl->slot != slot)
             continue;
         for (uint32_t i = f->users.start[id]; i < f->users.start[id + 1]; i++) {
@@ -250,21 +256,21 @@ static bool piece_fits(Fuser *f, uint32_t id, uint32_t k, uint32_t slot, Dim at,
         return true;
     if (graph_constant(f->g, v, &c))
         return node_int(fuse_node(f, id), ATTR_axis) == 0;
-    uint32_t s = piece_source(f, v);
-    const Node *n = fuse_node(f, s);
+    const Val s = piece_source(f, v);
+    const Node *n = graph_node(f->g, s);
     Dim through[MAX_RANK];
-    if (f->kind[s] == NODE_LEAF || n->nout != 1 || f->place[s].set || f->own[f->first[s]] ||
-        op_is_view(n->op))
+    if (f->kind[s.node] == NODE_LEAF || !is_placeable(n) || fuse_placement(f, s)->set ||
+        f->own[fuse_vid(f, s)] || op_is_view(n->op))
         return false;
     /* one way only from the source to this concat: no other reader of the views between, and the
      * source is placed once */
-    for (Val x = v; x.node != s; x = graph_node(f->g, x)->in[0])
+    for (Val x = v; x.node != s.node; x = graph_node(f->g, x)->in[0])
         if (f->users.start[x.node + 1] - f->users.start[x.node] != 1)
             return false;
     for (uint32_t j = 0; j < fuse_node(f, id)->nin; j++)
-        if (j != k && piece_source(f, fuse_node(f, id)->in[j]) == s)
+        if (j != k && val_eq(piece_source(f, fuse_node(f, id)->in[j]), s))
             return false;
-    return fuse_strides_through(f, v, s, stride, through);
+    return fuse_strides_through(f, v, s.node, stride, through);
 }
 
 static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
@@ -272,24 +278,26 @@ static void place_pieces(Fuser *f, uint32_t id, uint32_t slot)
     const Node *n = fuse_node(f, id);
     uint32_t axis = (uint32_t)node_int(n, ATTR_axis);
     Dim stride[MAX_RANK], at = dim_const(f->t, 0);
-    Val base = f->place[id].set && f->place[id].base.node ? f->place[id].base : (Val){id, 0};
+    Val base = f->place[f->first[id]].set && f->place[f->first[id]].base.node
+                   ? f->place[f->first[id]].base
+                   : (Val){id, 0};
     Dim begin = fuse_offset(f, (Val){id, 0});
     fuse_strides(f, (Val){id, 0}, stride);
     for (uint32_t k = 0; k < n->nin; k++) {
-        uint32_t s = piece_source(f, n->in[k]);
+        const Val s = piece_source(f, n->in[k]);
         double c;
         Dim offset = dim_add(f->t, begin, dim_mul(f->t, at, stride[axis]));
         at = dim_add(f->t, at, val_info(f->p, f->g, n->in[k])->shape[axis]);
-        if (f->kind[s] == NODE_LEAF || graph_constant(f->g, n->in[k], &c))
+        if (f->kind[s.node] == NODE_LEAF || graph_constant(f->g, n->in[k], &c))
             continue;
-        Placement *pl = &f->place[s];
+        Placement *pl = fuse_placement(f, s);
         pl->set = true;
         pl->slot = slot;
         pl->base = slot ? (Val){0, 0} : base;
         pl->offset = offset;
-        fuse_strides_through(f, n->in[k], s, stride, pl->stride);
-        f->kind[s] = fuse_node(f, s)->op == OP_concat ? NODE_JOINED : NODE_REAL;
-        f->keep[f->first[s]] = true;
+        fuse_strides_through(f, n->in[k], s.node, stride, pl->stride);
+        f->kind[s.node] = graph_node(f->g, s)->op == OP_concat ? NODE_JOINED : NODE_REAL;
+        f->keep[fuse_vid(f, s)] = true;
     }
 }
 
@@ -343,9 +351,10 @@ static void place_concat(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
     uint32_t axis = (uint32_t)node_int(n, ATTR_axis);
-    if (!f->place[id].set && only_for_dots(f, id))
+    if (!f->place[f->first[id]].set && only_for_dots(f, id))
         return;
-    uint32_t slot = f->place[id].set ? f->place[id].slot : committed_slot(f, id);
+    uint32_t slot =
+        f->place[f->first[id]].set ? f->place[f->first[id]].slot : committed_slot(f, id);
     Dim stride[MAX_RANK], at = dim_const(f->t, 0);
     fuse_strides(f, (Val){id, 0}, stride);
     bool fits = true;
@@ -356,9 +365,10 @@ static void place_concat(Fuser *f, uint32_t id)
     f->kind[id] = fits ? NODE_JOINED : NODE_REAL;
     if (!fits)
         return;
-    if (slot && !f->place[id].set) {
-        f->place[id] = (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
-        f->place[id].stride[0] = dim_const(f->t, 1);
+    if (slot && !f->place[f->first[id]].set) {
+        f->place[f->first[id]] =
+            (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
+        f->place[f->first[id]].stride[0] = dim_const(f->t, 1);
     }
     place_pieces(f, id, slot);
 }
@@ -368,7 +378,7 @@ static void place_first(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
     Val v = n->in[0];
-    const Placement *to = &f->place[id];
+    const Placement *to = &f->place[f->first[id]];
     double constant;
     if (!to->set || f->kind[id] != NODE_REAL)
         return;
@@ -381,12 +391,12 @@ static void place_first(Fuser *f, uint32_t id)
     }
     const Node *x = graph_node(f->g, v);
     if (f->kind[v.node] != NODE_CONE || x->nout != 1 || op_is_view(x->op) || x->op == OP_concat ||
-        f->place[v.node].set || graph_constant(f->g, v, &constant))
+        fuse_placement(f, v)->set || graph_constant(f->g, v, &constant))
         return;
     Dim stride[MAX_RANK];
     if (!fuse_strides_through(f, n->in[0], v.node, to->stride, stride))
         return;
-    Placement *pl = &f->place[v.node];
+    Placement *pl = fuse_placement(f, v);
     *pl = *to;
     for (uint32_t k = 0; k < MAX_RANK; k++)
         pl->stride[k] = stride[k];
@@ -402,7 +412,7 @@ static void place_committed(Fuser *f, uint32_t id)
     Dim one = dim_const(f->t, 1), stride[MAX_RANK];
     uint32_t s = same_order(f, n->in[0]);
     if (!slot || !op_updates_first(fuse_node(f, s)->op) || f->kind[s] != NODE_CONE ||
-        f->place[s].set || f->own[f->first[s]])
+        f->place[f->first[s]].set || f->own[f->first[s]])
         return;
     for (Val v = n->in[0];; v = graph_node(f->g, v)->in[0]) {
         if (f->users.start[v.node + 1] - f->users.start[v.node] != 1)
@@ -412,11 +422,11 @@ static void place_committed(Fuser *f, uint32_t id)
     }
     if (!fuse_strides_through(f, (Val){id, 0}, s, &one, stride))
         return;
-    f->place[id] = (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
-    f->place[id].stride[0] = one;
-    f->place[s] = f->place[id];
+    f->place[f->first[id]] = (Placement){.set = true, .slot = slot, .offset = dim_const(f->t, 0)};
+    f->place[f->first[id]].stride[0] = one;
+    f->place[f->first[s]] = f->place[f->first[id]];
     for (uint32_t k = 0; k < MAX_RANK; k++)
-        f->place[s].stride[k] = stride[k];
+        f->place[f->first[s]].stride[k] = stride[k];
     f->kind[id] = NODE_JOINED;
     f->kind[s] = NODE_REAL;
     f->keep[f->first[s]] = true;
