@@ -183,6 +183,7 @@ struct Instance {
     DType dtype; /* default float type */
     Place place; /* methods make their tensors there; PLACE_D0: where they are called */
     bool frozen;
+    bool moved; /* by -fplace=auto: what its methods are given is copied to `place` */
     Sym path; /* "blocks.0", once the model is complete */
     bool named;
     uint32_t id;
@@ -504,6 +505,9 @@ Value device_value(const Elab *e, Place place);
 const char *place_str(Elab *e, Place place); /* "cuda:1", "the default device" */
 /** A builder that reports operands on different devices. */
 Builder elab_builder(Elab *e, Graph *g);
+/** -fplace=auto: places modules (elab_split.c); a value, or a list of them, on a device. */
+void split_over_gpus(Elab *e);
+Value moved_to_place(Elab *e, const Value *v, Place place);
 /** Reports where a value is not on the device that it should be on. */
 bool check_same_place(Elab *e, Span at, const char *what, Place got, Place want);
 

@@ -535,8 +535,10 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;
         const Place outer_place = e->b.place;
-        if (fn->inst && fn->inst->place != PLACE_D0)
+        if (fn->inst && (fn->inst->place != PLACE_D0 || fn->inst->moved))
             e->b.place = fn->inst->place;
+        for (uint32_t i = 0; fn->inst && fn->inst->moved && i < ast->params.n; i++)
+            c.value[i] = moved_to_place(e, &c.value[i], fn->inst->place);
         out = run_fn(e, &c);
         e->b.place = outer_place;
         e->float_type = outer_float;

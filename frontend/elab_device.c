@@ -63,6 +63,8 @@ static void crossed(void *ctx, Op op, Val a, Val b)
 {
     (void)op;
     Elab *e = ctx;
+    if (e->o->gpus) /* it is copied where it is needed */
+        return;
     const Span at = e->b.site.at;
     const uint64_t once = (uint64_t)at.file << 32 | at.start;
     for (uint32_t i = 0; i < e->crossings.n; i++)
@@ -92,7 +94,7 @@ Builder elab_builder(Elab *e, Graph *g)
 
 bool check_same_place(Elab *e, Span at, const char *what, Place got, Place want)
 {
-    if (got == want)
+    if (got == want || e->o->gpus)
         return true;
     Diag *d = elab_error(e, DIAG_device_mismatch, at, "%s is on %s, wanted on %s", what,
                          place_str(e, got), place_str(e, want));

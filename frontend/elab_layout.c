@@ -192,7 +192,8 @@ Graph *begin_init(Model *m)
     for (uint32_t i = 0; i < e->states.n; i++) {
         const State *s = e->states.at[i];
         if (!s->is_param)
-            graph_commit(e->p, g, e->p->state.at[s->view - 1].slot, use_val(e, &s->initial));
+            graph_commit(e->p, g, e->p->state.at[s->view - 1].slot,
+                         build_at_place(&e->b, use_val(e, &s->initial), s->type.place));
     }
     return g;
 }

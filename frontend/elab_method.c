@@ -209,6 +209,8 @@ static void one_result(Model *m, Graph *g, const AstFn *ast, uint32_t i, const V
         GraphParam *p = &g->params.at[k];
         if (!sym_eq(p->name, name))
             continue;
+        if (e->o->gpus)
+            x = build_at_place(&e->b, x, val_info(e->p, g, p->val)->place);
         if (val_type(g, p->val).id != val_type(g, x).id)
             elab_error(e, DIAG_shape_mismatch, r->at,
                        "'%s' is updated in place: it cannot change from %s to %s", sym(e, name),

@@ -356,6 +356,7 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
     e->base_float = root.inst->dtype;
     fix_sizes(&m, &env);
     name_states(e, e->root);
+    split_over_gpus(e);
     if (diag_errors(e->diags) > before)
         return;
     read_trains(&m);

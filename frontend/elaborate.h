@@ -27,6 +27,7 @@ typedef struct {
     int ninclude_dirs;
     const char *std_dir;      /* overrides the built-in standard library; or NULL */
     const char *device;       /* -device=: "cpu", "cuda", "cuda:1"; NULL or "auto": not fixed */
+    int gpus;                 /* -fplace=auto: modules may be spread over so many; 0: they stay */
     DType default_float;      /* DT_none: f32 */
     const char *instantiate;  /* -m 'LLTM(32, 128)': made instead of the file's models, or NULL */
     const char *only_model;   /* elaborate just this model, or NULL for all */

@@ -739,6 +739,7 @@ static void lower_graph(Lower *l, Graph *g)
     /* results read what commits overwrite, so temporaries go first, in the order they were noted */
     lower_late_copies(l);
     host_order(l);
+    host_lanes(l);
     host_strips(l);
     host_conflicts(l);
     vec_push(l->a, &l->m->programs, h);

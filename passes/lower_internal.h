@@ -213,6 +213,8 @@ bool lower_unplace(Lower *l, const LaunchOperand *o);
 
 /** Skips steps that only an unwanted result needs. */
 void host_order(Lower *l);
+/** Over several devices: an order that keeps them busy (lanes.c). */
+void host_lanes(Lower *l);
 /** Steps that run row block by row block together (lower_strip.c). */
 void host_strips(Lower *l);
 /** When temporaries live, and which of them at the same time. */
