@@ -22,6 +22,21 @@ static int capability(DLDevice device)
     return sm;
 }
 
+bool device_default_gpu(const Options *o, const Program *p)
+{
+    return program_gpu(p) >= 0 && strcmp(o->device, "cpu") != 0;
+}
+
+int device_gpus(const Options *o)
+{
+    tn_context *ctx = NULL;
+    if (!o->place_auto || !strcmp(o->device, "cpu") || tn_context_create(NULL, &ctx))
+        return 0;
+    const int n = tn_device_count(ctx, kDLCUDA);
+    tn_context_destroy(ctx);
+    return n < 2 ? 0 : n < MAX_GPUS ? n : MAX_GPUS;
+}
+
 /* --- code for files ------------------------------------------------------------------------------
  */
 
@@ -137,6 +152,41 @@ static int named_gpus(const Program *p, int *sm)
                                tn_last_error());
 }
 
+/* Microseconds of all that users call, at the usual sizes. */
+static double time_of(const HostModel *m)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < m->programs.n; i++) {
+        const HostProgram *h = m->programs.at[i];
+        for (uint32_t k = 0; k < h->steps.n && h->graph->kind != GRAPH_INIT; k++)
+            sum += host_step_time(m, h, &h->steps.at[k]);
+    }
+    return sum;
+}
+
+/* -fplace=auto: work that is over on the CPU before a GPU has begun stays there. */
+static HostModel *place_little(Drive *d, Program *p, HostModel *m, DLDevice *device, int *code)
+{
+    const Options *o = d->o;
+    if (!o->place_auto || strcmp(o->device, "auto") || !*code || program_has_places(p))
+        return m;
+    HostModel *cpu = compile_lower(d->c, p, false);
+    if (!cpu)
+        return NULL;
+    const double here = time_of(cpu), there = time_of(m);
+    const bool stays = here < there;
+    fprintf(stderr,
+            "tenon: note: -fplace=auto: about %.0f microseconds on the CPU, %.0f on cuda:%d: it goes "
+            "to %s (-device=%s keeps that)\n",
+            here, there, (int)device->device_id, stays ? "the CPU" : "the GPU",
+            stays ? "cpu" : "cuda");
+    if (!stays)
+        return m;
+    *device = (DLDevice){kDLCPU, 0};
+    *code = 0;
+    return cpu;
+}
+
 int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device)
 {
     int sm, code = 0, status = choose(d, device, &sm);
@@ -147,6 +197,7 @@ int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device)
     code = sm ? sm : code;
     d->c->debug = d->o->debug || code; /* nobody reads this CUDA text, but tools ask it for lines */
     HostModel *m = compile_lower(d->c, p, sm != 0);
+    m = m ? place_little(d, p, m, device, &code) : NULL;
     if (!m) {
         status = drive_messages(d);
         return status ? status : STATUS_INPUT;

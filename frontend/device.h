@@ -19,6 +19,12 @@ int device_first_arch(Drive *d, int *sm);
  * where there is no NVRTC. The exit status. */
 int device_uses(Drive *d, const HostModel *cuda, const KernelUses **uses);
 
+/** Whether a model that names GPUs has one as its default device. */
+bool device_default_gpu(const Options *o, const Program *p);
+
+/** GPUs over which -fplace=auto may spread a model; 0: it may not, or there is one at most. */
+int device_gpus(const Options *o);
+
 /** Compiles the model for the device that -device= names, or for the first GPU that can be used,
  * else the CPU, and loads it. The exit status. */
 int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device);

@@ -1,4 +1,5 @@
 /* drive.c: from options to stages. SPDX-License-Identifier: MIT */
+#include "frontend/device.h"
 #include "frontend/drive.h"
 
 #include "codegen/output.h"
@@ -92,6 +93,7 @@ static void set_options(Drive *d)
     c->elab.ninclude_dirs = (int)o->include_dirs.n;
     c->elab.default_float = o->dtype;
     c->elab.device = o->device;
+    c->elab.gpus = device_gpus(o);
     choose_model(d);
     c->elab.inference_gradients = o->mode == MODE_run && o->grad && !o->training;
     c->elab.check = o->mode == MODE_check;
@@ -117,8 +119,6 @@ static int unsupported(const Options *o)
 {
     if (o->amp != DT_none)
         return message_error(STATUS_USAGE, "-famp is not supported yet");
-    if (o->place_auto)
-        return message_error(STATUS_USAGE, "-fplace=auto is not supported yet");
     if (o->python)
         return message_error(STATUS_USAGE, "-python is not supported yet");
     return STATUS_DONE;

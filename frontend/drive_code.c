@@ -138,8 +138,8 @@ static int lower_targets(Drive *d, Program *p, Output *out)
     out->archs = archs.at;
     out->narchs = (int)archs.n;
     out->cpu = cpu ? compile_lower(d->c, p, false) : NULL;
-    const bool on_cpu = program_gpu(p) >= 0 && !strcmp(d->o->device, "cpu");
-    out->cuda = cuda ? compile_lower(d->c, p, !on_cpu) : NULL;
+    const bool gpu = program_gpu(p) < 0 || device_default_gpu(d->o, p);
+    out->cuda = cuda ? compile_lower(d->c, p, gpu) : NULL;
     return (cpu && !out->cpu) || (cuda && !out->cuda) ? STATUS_INPUT : STATUS_DONE;
 }
 

@@ -135,7 +135,7 @@ static int show_lowered(Drive *d)
     const bool cuda = d->o->target_given && d->o->cuda && !d->o->cpu;
     for (uint32_t i = 0; i < d->c->models.models.n; i++) {
         Program *p = d->c->models.models.at[i];
-        HostModel *m = compile_lower(d->c, p, cuda);
+        HostModel *m = compile_lower(d->c, p, cuda || device_default_gpu(d->o, p));
         if (!m)
             return drive_messages(d);
         if (d->o->show == SHOW_kernels)
@@ -242,7 +242,8 @@ int drive_report(Drive *d)
     const bool cuda = d->o->target_given && d->o->cuda && !d->o->cpu;
     HostModel **models = arena_array(d->a, HostModel *, n);
     for (uint32_t i = 0; i < n; i++) {
-        models[i] = compile_lower(d->c, d->c->models.models.at[i], cuda);
+        Program *p = d->c->models.models.at[i];
+        models[i] = compile_lower(d->c, p, cuda || device_default_gpu(d->o, p));
         if (!models[i])
             return drive_messages(d);
     }

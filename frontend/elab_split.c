@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+enum { WORTH = 1 << 20 }; /* bytes of parameters for which a GPU of its own is no waste */
+
 typedef struct {
     Elab *e;
     const List *list; /* the modules */
@@ -173,11 +175,12 @@ static void say_choice(const Found *f, const uint32_t *share, const double *w)
 void split_over_gpus(Elab *e)
 {
     Found f = {.e = e};
-    const uint32_t gpus = (uint32_t)e->o->gpus;
-    if (gpus < 2 || e->o->gpus > MAX_GPUS)
+    if (e->o->gpus < 2)
         return;
     find_list(&f, e->root);
-    if (!f.list)
+    const double most = f.bytes / WORTH;
+    const uint32_t gpus = most < e->o->gpus ? (uint32_t)most : (uint32_t)e->o->gpus;
+    if (!f.list || gpus < 2)
         return;
     double *w = arena_array(e->a, double, f.list->n);
     uint32_t *share = arena_array(e->a, uint32_t, f.list->n);

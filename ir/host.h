@@ -65,9 +65,10 @@ typedef struct {
     VEC(LaunchOperand) operands; /* one for each KParam, in order */
     VEC(Dim) ints; /* values of the kernel's free sizes, in the order of kernel_sizes() */
     Dim cells;     /* extent of the grid: product of the grid loops */
-    /* GEMM: c(m,n) (+)= sum_k a(m,k) b(k,n), `batch` times; sum_a[m] (+)= sum_k a, sum_b[n] */
+    /* GEMM: c(m,n) (+)= sum_k a(m,k) b(k,n), `batch` times; sum_a[m] (+)= sum_k a, sum_b[n]. On
+     * GPUs, without sums and batches: c(m,n) = sum_k a(m,k) b(k,n) + bias[n] */
     Dim m, n, k, batch[2];
-    GemmOperand a, b, c, sum_a, sum_b;
+    GemmOperand a, b, c, sum_a, sum_b, bias;
     bool accumulate, tf32;
     /* LOOP: the symbol counts 0 .. cells - 1, or down; other: its END. END: other: its LOOP */
     Symbol loop;
@@ -149,6 +150,9 @@ Dim kernel_cells(Program *p, const Kernel *k);
 
 void host_print(const HostModel *m, const HostProgram *h, StrBuf *out);
 const char *host_verify(const HostModel *m, const HostProgram *h);
+
+/** Microseconds that a step takes at hint sizes, roughly: for choices between devices. */
+double host_step_time(const HostModel *m, const HostProgram *h, const Step *s);
 
 /* --- entry of lowering (passes/lower.c) ----------------------------------------------------------
  */

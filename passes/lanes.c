@@ -42,6 +42,7 @@ static uint32_t root_of(const HostProgram *h, uint32_t buf)
     return buf;
 }
 
+/* Whether it copies from one device to another. */
 static bool crosses(const HostProgram *h, const Step *s)
 {
     return s->kind == STEP_COPY && h->buffers.at[s->dst].place != h->buffers.at[s->src].place;
@@ -57,24 +58,26 @@ static uint32_t lane_of(const Lanes *w, const Step *s)
     return 2 * host_place(m, host_on_cuda(m, from) ? from : to) + 1;
 }
 
-static double step_cost(const Lanes *w, const Step *s)
+double host_step_time(const HostModel *m, const HostProgram *h, const Step *s)
 {
-    DimTable *t = w->l->t;
-    const bool gpu = host_on_cuda(w->l->m, s->place);
+    DimTable *t = m->p->cx->dims;
+    const bool gpu = host_on_cuda(m, s->place);
     double bytes = 0, flops = 0;
+    if (s->kind == STEP_LOOP || s->kind == STEP_END || s->kind == STEP_SWAP)
+        return 0;
     if (s->kind == STEP_GEMM) {
         flops = 2 * dim_hint(t, s->m) * dim_hint(t, s->n) * dim_hint(t, s->k);
         for (int i = 0; i < 2; i++)
             flops *= s->batch[i].id ? dim_hint(t, s->batch[i]) : 1;
     } else if (s->kind == STEP_LAUNCH) {
-        const Kernel *k = w->l->m->kernels.at[s->kernel];
+        const Kernel *k = m->kernels.at[s->kernel];
         bytes += k->bytes_read.id ? dim_hint(t, k->bytes_read) : 0;
         bytes += k->bytes_written.id ? dim_hint(t, k->bytes_written) : 0;
     } else if (s->kind == STEP_COPY || s->kind == STEP_FILL) {
-        const Buffer *b = &w->h->buffers.at[s->dst];
+        const Buffer *b = &h->buffers.at[s->dst];
         bytes = dim_hint(t, dim_product(t, b->shape, b->rank)) * dtype_size(b->dtype);
     }
-    if (crosses(w->h, s)) /* microseconds: latency, and 25 GB a second */
+    if (crosses(h, s)) /* latency, and 25 GB a second */
         return 10 + bytes / 25e3;
     return gpu ? 5 + bytes / 1e6 + flops / 20e6 : 1 + bytes / 20e3 + flops / 100e3;
 }
@@ -132,6 +135,7 @@ static void touch_step(Lanes *w, uint32_t unit, const Step *s)
     if (s->kind == STEP_GEMM) {
         touch(w, unit, s->a.buf, false);
         touch(w, unit, s->b.buf, false);
+        touch(w, unit, s->bias.buf, false);
         touch(w, unit, s->c.buf, true);
         touch(w, unit, s->sum_a.buf, true);
         touch(w, unit, s->sum_b.buf, true);
@@ -159,7 +163,7 @@ static void make_units(Lanes *w)
             const bool works = s->kind != STEP_LOOP && s->kind != STEP_END;
             Unit *unit = &vec_last(&w->units);
             unit->barrier |= works && lane_of(w, s) != u.lane;
-            unit->cost += works ? step_cost(w, s) : 0;
+            unit->cost += host_step_time(w->l->m, h, s);
             touch_step(w, w->units.n - 1, s);
         }
     }

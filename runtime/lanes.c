@@ -118,6 +118,7 @@ static void add_step(Planner *q, const tn_step *s, bool whole)
         const tn_gemm_step *g = &q->p->gemms[s->kernel];
         add_access(q, g->a.buf, true, false);
         add_access(q, g->b.buf, true, false);
+        add_access(q, g->bias.buf, true, false);
         add_access(q, g->c.buf, true, true);
         add_access(q, g->sum_a.buf, true, true);
         add_access(q, g->sum_b.buf, true, true);
@@ -351,9 +352,21 @@ tn_status tn__lanes_begin(Call *c)
             s = d->ops->begin(part, c->parts[i].stream);
         d->ops->leave(d);
     }
-    for (int lane = 1; lane < 2 * m->nparts && !s; lane++)
-        if (lane % 2 == 0 || m->parts[lane / 2]->copies)
-            s = wait_on(stream_of(c, lane), m->mark);
+    for (int i = 1; i < m->nparts && !s; i++)
+        s = wait_on(stream_of(c, 2 * i), m->mark);
+    return s;
+}
+
+/* Copies see what was there before the call, and what the call has put in its place, everywhere. */
+static tn_status open_copies(Call *c)
+{
+    const tn_model *m = c->m;
+    tn_status s = TN_OK;
+    for (int i = 0; i < m->nparts && !s; i++)
+        s = record(m->parts[i]->mark, stream_of(c, 2 * i));
+    for (int i = 0; i < m->nparts; i++)
+        for (int k = 0; k < m->nparts && !s && m->parts[i]->copies; k++)
+            s = wait_on(m->parts[i]->copies, m->parts[k]->mark);
     return s;
 }
 
@@ -479,6 +492,7 @@ tn_status tn__lanes_run(Call *c)
         c->parts[i].plan = c->plan;
         c->parts[i].at = c->at;
     }
+    s = open_copies(c);
     for (int i = 0; i < l->nunits && !s; i++)
         s = run_unit(c, &l->units[i]);
     if (!s)
