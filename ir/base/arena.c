@@ -10,10 +10,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { FIRST_CHUNK = 64 * 1024, ALIGN = 16, PAGE = 4096, AHEAD = 512 * 1024 };
+enum {
+    FIRST_CHUNK = 64 * 1024,
+    MOST_CHUNK = 8 << 20,
+    ALIGN = 16,
+    PAGE = 4096,
+    HUGE_PAGE = 2 << 20,
+    AHEAD = 512 * 1024
+};
 
 typedef struct Chunk {
     struct Chunk *below;
+    void *map; /* with its own pages, `mapped` bytes from here on; NULL: from the heap */
+    size_t mapped;
     size_t size, used;
     size_t dirty; /* was in use up to here; zero behind */
     size_t ready; /* has pages up to here */
@@ -26,13 +35,47 @@ struct Arena {
     size_t bytes;
 };
 
+/* A large chunk has huge pages where there are some: faults for small ones cost as much as all the
+ * compiler's work on them. */
+static Chunk *chunk_map(size_t size)
+{
+    const size_t whole = (sizeof(Chunk) + size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const size_t mapped = whole + HUGE_PAGE;
+    void *map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    const uintptr_t start = ((uintptr_t)map + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+#ifdef MADV_HUGEPAGE
+    (void)madvise((void *)start, whole, MADV_HUGEPAGE);
+#endif
+    Chunk *c = (Chunk *)start;
+    *c = (Chunk){.map = map, .mapped = mapped, .size = whole - sizeof *c};
+    return c;
+}
+
 static Chunk *chunk_create(size_t size)
 {
-    Chunk *c = calloc(1, sizeof *c + size);
+    Chunk *c;
+    if (size >= HUGE_PAGE / 2) {
+        c = chunk_map(size);
+    } else {
+        c = calloc(1, sizeof *c + size);
+        if (c)
+            c->size = size;
+        if (c && size < AHEAD)
+            c->ready = size;
+    }
     if (!c)
         die("out of memory (%zu bytes)", size);
-    c->size = size;
     return c;
+}
+
+static void chunk_free(Chunk *c)
+{
+    if (c && c->map)
+        munmap(c->map, c->mapped);
+    else
+        free(c);
 }
 
 /* Pages by the hundred: a fault for each one costs more than the compiler's work on it. */
@@ -63,10 +106,10 @@ void arena_destroy(Arena *a)
         return;
     for (Chunk *c = a->top; c;) {
         Chunk *below = c->below;
-        free(c);
+        chunk_free(c);
         c = below;
     }
-    free(a->spare);
+    chunk_free(a->spare);
     free(a);
 }
 
@@ -76,9 +119,9 @@ static void add_chunk(Arena *a, size_t size)
     if (c && c->size >= size) {
         a->spare = NULL;
     } else {
-        size_t want = a->top->size * 2;
-        if (want > 8u << 20)
-            want = 8u << 20;
+        size_t want = a->top->size * 4;
+        if (want > MOST_CHUNK)
+            want = MOST_CHUNK - sizeof(Chunk);
         c = chunk_create(size > want ? size : want);
     }
     c->below = a->top;
@@ -88,15 +131,22 @@ static void add_chunk(Arena *a, size_t size)
 
 void *arena_alloc(Arena *a, size_t size)
 {
-    if (size > SIZE_MAX / 2)
+    if (size > SIZE_MAX / 4)
         die("an allocation of %zu bytes", size);
     size = (size + ALIGN - 1) / ALIGN * ALIGN;
-    if (a->top->size - a->top->used < size)
-        add_chunk(a, size);
     Chunk *c = a->top;
+    if (c->size - c->used < size) {
+        add_chunk(a, size);
+        c = a->top;
+    }
     void *p = c->data + c->used;
     const size_t end = c->used + size;
-    if (end > c->ready && c->size >= AHEAD)
+    if (end <= c->ready && c->used == c->dirty) { /* by far the most */
+        c->used = c->dirty = end;
+        a->bytes += size;
+        return p;
+    }
+    if (end > c->ready)
         chunk_ready(c, end);
     if (c->used < c->dirty)
         memset(p, 0, end < c->dirty ? size : c->dirty - c->used);
@@ -167,9 +217,9 @@ void arena_reset(Arena *a, ArenaMark mark)
         a->top = c->below;
         a->bytes -= c->used;
         if (a->spare && a->spare->size >= c->size) {
-            free(c);
+            chunk_free(c);
         } else {
-            free(a->spare);
+            chunk_free(a->spare);
             a->spare = c;
         }
     }
