@@ -29,6 +29,7 @@ typedef struct {
     Batch q;
     uint32_t n;     /* nodes when the trace ended */
     bool *carry;    /* [node]: depends on a carry */
+    bool *early;    /* [node]: can be made for all turns before the loop; q.can: also behind it */
     bool *feeds;    /* [node]: a carry or an effect needs it */
     bool *core;     /* [node]: of the body */
     bool *known;    /* [node]: all turns' values are there */
@@ -134,7 +135,7 @@ static bool is_hoisted_map(const Build *q, uint32_t id)
             continue;
         const uint32_t x = n->in[k].node;
         any = true;
-        if (q->known[x] || q->carry[x] || !q->q.can[x] ||
+        if (q->known[x] || q->carry[x] || !q->early[x] ||
             bytes(q, n->in[k]) < bytes(q, (Val){id, 0}) ||
             !(is_heavy(q->g->nodes.at[x].op) || is_hoisted_map(q, x)))
             return false;
@@ -146,7 +147,7 @@ static bool is_hoisted_map(const Build *q, uint32_t id)
 static bool is_sliced(const Build *q, uint32_t id)
 {
     const Node *n = &q->g->nodes.at[id];
-    if (!q->q.can[id] || q->carry[id])
+    if (!q->early[id] || q->carry[id])
         return false;
     if (q->known[id])
         return true;
@@ -415,6 +416,8 @@ static Val body_value(Build *q, Val v)
 static bool made_again(const Build *q, Val v)
 {
     const Op op = node_of(q, v)->op;
+    if (node_of(q, v)->loose == LOOSE_CONSTANT && program_has_places(q->p))
+        return true; /* each device has its own */
     return op == OP_const || op == OP_iota || op == OP_dim ||
            ((op == OP_broadcast || op == OP_transpose || op == OP_reshape) && !is_state_view(q, v));
 }
@@ -517,7 +520,8 @@ static void make_scan(Build *q)
         vec_push(q->a, &in, t->init[c]);
     for (uint32_t i = 0; i < q->sums.n; i++) {
         const TypeInfo s = *val_info(q->p, q->g, q->sums.at[i]);
-        const Val zero = build_full(q->b, s.dtype, 0, s.shape, s.rank);
+        const Val zero =
+            build_at_place(q->b, build_full(q->b, s.dtype, 0, s.shape, s.rank), s.place);
         vec_push(q->a, &in, zero);
     }
     for (uint32_t i = 0; i < xs.n; i++)
@@ -581,6 +585,7 @@ static Build begin(Builder *b, const LoopTrace *t)
     q.feeds = arena_array(q.a, bool, q.n);
     q.core = arena_array(q.a, bool, q.n);
     q.known = arena_array(q.a, bool, q.n);
+    q.early = arena_array(q.a, bool, q.n);
     q.moves = arena_array(q.a, uint8_t, q.n);
     q.keep = arena_array(q.a, bool, t->ncarry + 1);
     q.q = (Batch){.b = b, .trip = t->trip, .loop = t->loop, .n = q.n};
@@ -624,6 +629,7 @@ const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint
     SumKind *kinds = arena_array(q.a, SumKind, q.n);
     mark(&q);
     set_known(&q);
+    memcpy(q.early, q.q.can, q.n * sizeof *q.early);
     for (uint32_t c = 0; c < t->ncarry; c++)
         need(&q, t->after[c], q.feeds);
     const uint32_t neffects = q.g->effects.n;

@@ -191,6 +191,25 @@ Dim node_dim(const Node *n, AttrName name, uint32_t i)
 
 /* --- results, commits, uses ------------------------------------------------------------------- */
 
+bool program_has_places(const Program *p)
+{
+    for (uint32_t i = 1; i < p->types.n; i++)
+        if (p->types.at[i].place != PLACE_D0)
+            return true;
+    return false;
+}
+
+int program_gpu(const Program *p)
+{
+    int first = -1;
+    for (uint32_t i = 1; i < p->types.n; i++) {
+        const Place at = p->types.at[i].place;
+        if (at != PLACE_D0 && at != PLACE_HOST && (first < 0 || at - PLACE_CUDA < first))
+            first = at - PLACE_CUDA;
+    }
+    return first;
+}
+
 void graph_result(Program *p, Graph *g, Sym name, Val v, Span at)
 {
     vec_push(p->cx->perm, &g->results, ((GraphResult){name, v, at}));

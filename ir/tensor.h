@@ -243,7 +243,7 @@ void ctx_destroy(Ctx *cx); /* frees everything made with it */
 Program *program_create(Ctx *cx, Sym name);
 uint32_t program_add_slot(Program *p, Slot slot);
 Graph *program_add_graph(Program *p, Sym name, GraphKind kind);
-/** Whether anything is on a device other than the default one (passes/place.c). */
+/** Whether anything is on a device other than the default one */
 bool program_has_places(const Program *p);
 /** The lowest number N of a cuda:N that the program names, or -1. */
 int program_gpu(const Program *p);

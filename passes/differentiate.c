@@ -46,7 +46,8 @@ Val vjp_op3(Reverse *r, bool back, Op op, Val x, Val y, Val z)
 
 Val vjp_full(Reverse *r, double v, const TypeInfo *like)
 {
-    return build_full(r->b, like->dtype, v, like->shape, like->rank);
+    const Val full = build_full(r->b, like->dtype, v, like->shape, like->rank);
+    return build_at_place(r->b, full, like->place);
 }
 
 Val vjp_spread(Reverse *r, bool back, Val x, const TypeInfo *like, const int64_t *axes,

@@ -6,25 +6,6 @@
  * so that what is stored of constants and sizes lies where it is read. SPDX-License-Identifier: MIT */
 #include "passes/pipeline.h"
 
-bool program_has_places(const Program *p)
-{
-    for (uint32_t i = 1; i < p->types.n; i++)
-        if (p->types.at[i].place != PLACE_D0)
-            return true;
-    return false;
-}
-
-int program_gpu(const Program *p)
-{
-    int first = -1;
-    for (uint32_t i = 1; i < p->types.n; i++) {
-        const Place at = p->types.at[i].place;
-        if (at != PLACE_D0 && at != PLACE_HOST && (first < 0 || at - PLACE_CUDA < first))
-            first = at - PLACE_CUDA;
-    }
-    return first;
-}
-
 static Place place_of(const Rewrite *rw, const Node *n)
 {
     return type_info(rw->b.p, n->types[0])->place;

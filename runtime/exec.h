@@ -68,10 +68,9 @@ tn_status tn__bind(tn_model *m, const tn_program *p, const DLTensor *const *args
 tn_status tn__run_step(Call *c, int step);
 
 /* lanes.c: calls over several devices */
-/** All devices begin where the caller's stream is, and it goes on when they are done. */
+/** All devices begin where the caller's stream is. */
 tn_status tn__lanes_begin(Call *c);
-tn_status tn__lanes_end(Call *c);
-/** All steps, side by side. */
+/** All steps, side by side; the caller's stream goes on when they are done. */
 tn_status tn__lanes_run(Call *c);
 /** Waits for all of them, whatever happens. */
 void tn__lanes_sync(Call *c);

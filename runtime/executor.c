@@ -116,11 +116,16 @@ tn_status tn__run_steps(Call *c, int from, int to)
         Call *on = c->serial && !loop && c->p->steps[i].kind != TN_STEP_END ? tn__lanes_next(c, i) : c;
         if (!on)
             return TN_DRIVER;
+        tn__device *d = on->m->dev;
+        if (c->serial)
+            d->ops->enter(d);
         if (strip) {
-            s = on->m->dev->ops->strip(on, strip - 1);
+            s = d->ops->strip(on, strip - 1);
             i += c->p->strips[strip - 1].n - 1;
         } else
             s = loop ? tn__run_loop(c, i) : tn__run_step(on, i);
+        if (c->serial)
+            d->ops->leave(d);
         if (loop)
             i = c->p->steps[i].operands;
     }

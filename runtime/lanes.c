@@ -370,10 +370,10 @@ static tn_status open_copies(Call *c)
     return s;
 }
 
-/* The devices wait for all copies, and the caller's stream for all devices. */
-tn_status tn__lanes_end(Call *c)
+/* The devices wait for all copies. */
+static tn_status close_copies(Call *c)
 {
-    tn_model *m = c->m;
+    const tn_model *m = c->m;
     tn_status s = TN_OK;
     for (int i = 0; i < m->nparts && !s; i++)
         if (m->parts[i]->copies)
@@ -382,6 +382,14 @@ tn_status tn__lanes_end(Call *c)
         for (int k = 0; k < m->nparts && !s; k++)
             if (m->parts[k]->copies)
                 s = wait_on(stream_of(c, 2 * i), m->parts[k]->copied);
+    return s;
+}
+
+/* The caller's stream waits for all devices. */
+static tn_status end_call(Call *c)
+{
+    tn_model *m = c->m;
+    tn_status s = TN_OK;
     for (int i = 1; i < m->nparts; i++) {
         tn_model *part = m->parts[i];
         tn_stream *on = stream_of(c, 2 * i);
@@ -472,7 +480,7 @@ Call *tn__lanes_next(Call *c, int step)
 {
     const tn_step *s = &c->p->steps[step];
     const int before = c->serial - 1;
-    const int lane = tn__crosses(c->p, s) ? 2 * s->place : lane_of(c->m, c->p, s);
+    const int lane = lane_of(c->m, c->p, s) / 2 * 2; /* no lane for copies: all waits for all */
     tn_status e = TN_OK;
     if (lane != before) {
         tn_event *mark = tn__at(c, before / 2)->m->mark;
@@ -495,9 +503,11 @@ tn_status tn__lanes_run(Call *c)
     s = open_copies(c);
     for (int i = 0; i < l->nunits && !s; i++)
         s = run_unit(c, &l->units[i]);
+    const tn_status copied = close_copies(c);
+    s = s ? s : copied;
     if (!s)
         s = tn__write_back(c);
-    const tn_status end = tn__lanes_end(c);
+    const tn_status end = end_call(c);
     s = s ? s : end;
     if (!s && c->waits)
         tn__unpack_results(c);
