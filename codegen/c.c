@@ -353,6 +353,7 @@ static void print_cells(CPrint *c)
         print_axes(c, &g);
     }
     declare_keeps(c);
+    c_ahead_plan(c, &body, inner->axis);
     c_block(c, &body);
     emit_close(&t->e, "");
 }

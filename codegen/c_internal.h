@@ -12,9 +12,23 @@ typedef struct {
     const char *count; /* "16", or what the last run has */
 } Strip;
 
+/* Memory that is asked for in a loop of a row, the carrier: see c_ahead.c. */
+enum { MAX_AHEAD = 6 };
+typedef struct {
+    uint32_t param;
+    Dim offset; /* in elements, at the carrier's index */
+    bool store;
+} AheadAccess;
+typedef struct {
+    const KStmt *carrier; /* or NULL */
+    AheadAccess at[MAX_AHEAD];
+    int n;
+} Ahead;
+
 typedef struct {
     KText t;
     Strip strip;
+    Ahead ahead;
 } CPrint;
 
 static inline DimTable *c_dims(const CPrint *c)
@@ -38,6 +52,15 @@ bool c_can_strip(const CPrint *c, const KBlock *b, Symbol axis);
 void c_strip_begin(CPrint *c, Symbol axis, int width, const char *count, bool from_zero);
 void c_strip_end(CPrint *c, Strip before);
 void c_strip_block(CPrint *c, const KBlock *b);
+
+/** Whether the loop folds in runs of 16 lanes. */
+bool c_has_runs(const CPrint *c, const KStmt *s);
+
+/* c_ahead.c */
+/** Finds out what the cells of a row ask for ahead; `row` counts them. */
+void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row);
+/** Asks for it, if `loop` is the one to do so: at the beginning of a run of 16. */
+void c_ahead_print(CPrint *c, const KStmt *loop);
 
 /* c_random.c */
 /** Whether the body, which has no loops, draws random numbers whose indices are neighbours along

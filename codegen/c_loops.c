@@ -239,6 +239,12 @@ static bool folds_blocks(const CPrint *c, const KBlock *b)
     return any;
 }
 
+bool c_has_runs(const CPrint *c, const KStmt *s)
+{
+    return folds_lanes(c, &s->body) && c_can_strip(c, &s->body, s->axis) &&
+           !folds_blocks(c, &s->body);
+}
+
 /* The body for a strip whose lanes are already in scope; in a wide block, values are kept and
  * folded behind it. */
 static void print_lanes(CPrint *c, const KBlock *b)
@@ -275,6 +281,7 @@ static void print_runs(CPrint *c, const KStmt *s, int width, const char *end, co
         emit_open(&t->e, "for (%s; %s < %s; %s += %d) {", head, name, end, name, width);
     else
         emit_open(&t->e, "for (; %s + %d <= %s; %s += %d) {", name, width, end, name, width);
+    c_ahead_print(c, s);
     c_strip_begin(c, s->axis, width, arena_printf(t->a, "%d", width), false);
     Scope scope = scope_begin(t);
     c_draw_runs(c, &s->body, dim_of(c_dims(c), s->axis), dim_divisible(c_dims(c), s->lo, 4) == YES);

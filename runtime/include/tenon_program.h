@@ -77,6 +77,14 @@ typedef void tn_cpu_kernel(void *const *p, const int64_t *n, int64_t lo, int64_t
 #define TN_INLINE static inline
 #define TN_FLAT
 #endif
+/* Memory that will be read or written soon. */
+#if defined __GNUC__
+#define TN_AHEAD(address)       __builtin_prefetch(address)
+#define TN_AHEAD_STORE(address) __builtin_prefetch(address, 1)
+#else
+#define TN_AHEAD(address)       ((void)0)
+#define TN_AHEAD_STORE(address) ((void)0)
+#endif
 #define TN_CALL_AS(attribute, function, name, ...)                                                 \
     attribute static void function(void *const *p, const int64_t *n, int64_t lo, int64_t hi)      \
     {                                                                                              \

@@ -1,0 +1,133 @@
+/* c_ahead.c: what memory a row asks for ahead. It goes over its elements several times; in the last
+ * of the loops that fold, while it computes, it asks for the lines that a later loop stores to, and
+ * for those that the next row reads:
+ *
+ *   for (int j = 0; j < 1024; j += 16) {
+ *       TN_AHEAD_STORE(&y[i * 1024 + j]);
+ *       TN_AHEAD(&x[(i + 1) * 1024 + j]);
+ *       for (int l = 0; l < 16; l++) ..
+ *
+ * Processors fetch ahead by themselves within a page only, and rows end with pages.
+ * SPDX-License-Identifier: MIT */
+#include "codegen/c_internal.h"
+
+typedef struct {
+    CPrint *c;
+    const KStmt *loop; /* whose accesses are looked at */
+    Symbol row;
+} Search;
+
+/* One element further along the carrier's axis lies directly behind. */
+static bool is_dense(CPrint *c, Dim offset, Symbol axis)
+{
+    DimTable *d = c_dims(c);
+    const DimSubst next = {axis, dim_add(d, dim_of(d, axis), dim_const(d, 1))};
+    int64_t step;
+    return dim_is_const(d, dim_sub(d, dim_substitute(d, offset, &next, 1), offset), &step) &&
+           step == 1;
+}
+
+/* The address that belongs to the carrier's index: of the same row, or (reads) of the next one. */
+static void add_access(const Search *s, uint32_t param, const Dim *at, bool store)
+{
+    CPrint *c = s->c;
+    KText *t = &c->t;
+    DimTable *d = c_dims(c);
+    Ahead *a = &c->ahead;
+    const Symbol axis = a->carrier->axis;
+    const uint32_t before = t->nsubst;
+    if (before + 1 > MAX_SUBST || dtype_size(t->k->params.at[param].dtype) > 8)
+        return;
+    if (s->loop->axis.id != axis.id)
+        t->subst[t->nsubst++] = (DimSubst){s->loop->axis, dim_of(d, axis)};
+    Dim offset = ktext_offset(t, param, at);
+    t->nsubst = before;
+    const DimSubst next = {s->row, dim_add(d, dim_of(d, s->row), dim_const(d, 1))};
+    if (!is_dense(c, offset, axis) || !dim_mentions(d, offset, s->row))
+        return;
+    if (!store)
+        offset = dim_substitute(d, offset, &next, 1);
+    for (int i = 0; i < a->n; i++)
+        if (a->at[i].param == param && dim_same(a->at[i].offset, offset))
+            return;
+    if (a->n < MAX_AHEAD)
+        a->at[a->n++] = (AheadAccess){param, offset, store};
+}
+
+/* What is loaded whatever the index; the side of a select may not be. */
+static void add_loads(const Search *s, KExpr e)
+{
+    const KExprInfo *x = kexpr(s->c->t.k, e);
+    if (!e.id || x->kind == KE_SELECT)
+        return;
+    if (x->kind == KE_LOAD)
+        add_access(s, x->param, x->at, false);
+    for (uint32_t i = 0; i < x->nin; i++)
+        add_loads(s, x->in[i]);
+}
+
+static void search_loop(const Search *s, bool stores)
+{
+    const KBlock *b = &s->loop->body;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const KStmt *q = &b->at[i];
+        if (stores && q->kind == KS_STORE)
+            add_access(s, q->param, q->at, true);
+        if (!stores && (q->kind == KS_LET || q->kind == KS_STORE || q->kind == KS_FOLD ||
+                        q->kind == KS_KEEP))
+            add_loads(s, q->expr);
+    }
+}
+
+/* Phases of the same length: an index of the one is an index of the other. */
+static bool same_length(const KStmt *x, const KStmt *y)
+{
+    return dim_same(x->lo, y->lo) && dim_same(x->hi, y->hi);
+}
+
+static bool is_phase(const KStmt *s)
+{
+    return s->kind == KS_FOR && s->loop == FOR_LANES && !kblock_has_loop(&s->body);
+}
+
+void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row)
+{
+    int64_t length;
+    uint32_t carrier = cell->n;
+    c->ahead.carrier = NULL;
+    c->ahead.n = 0;
+    for (uint32_t i = 0; i < cell->n; i++)
+        if (is_phase(&cell->at[i]) && c_has_runs(c, &cell->at[i]))
+            carrier = i;
+    if (carrier == cell->n)
+        return;
+    const KStmt *s = &cell->at[carrier];
+    if (dim_is_const(c_dims(c), s->hi, &length) && length < 8 * STRIP_LANES)
+        return; /* short rows come by themselves */
+    c->ahead.carrier = s;
+    for (uint32_t i = carrier + 1; i < cell->n; i++)
+        if (is_phase(&cell->at[i]) && same_length(s, &cell->at[i]))
+            search_loop(&(Search){c, &cell->at[i], row}, true);
+    if (!c->ahead.n)
+        return; /* nothing waits for memory but the loads, which come in order */
+    for (uint32_t i = 0; i < cell->n; i++)
+        if (is_phase(&cell->at[i]) && same_length(s, &cell->at[i]))
+            search_loop(&(Search){c, &cell->at[i], row}, false);
+}
+
+void c_ahead_print(CPrint *c, const KStmt *loop)
+{
+    enum { LINE = 64 };
+    KText *t = &c->t;
+    DimTable *d = c_dims(c);
+    if (c->ahead.carrier != loop)
+        return;
+    for (int i = 0; i < c->ahead.n; i++) {
+        const AheadAccess *a = &c->ahead.at[i];
+        const int64_t per_line = LINE / (int64_t)dtype_size(t->k->params.at[a->param].dtype);
+        for (int64_t k = 0; k < STRIP_LANES; k += per_line)
+            emit_line(&t->e, "%s(&%s[%s]);", a->store ? "TN_AHEAD_STORE" : "TN_AHEAD",
+                      t->param[a->param],
+                      ktext_dim(t, dim_add(d, a->offset, dim_const(d, k))).text);
+    }
+}
