@@ -174,8 +174,8 @@ static void panel_cell(const Work *w, const char *a, const char *b, char *c, int
     const tn__gemm_args *g = &w->g;
     const int64_t width = vectors * w->kernels->lanes;
     const bool direct = !w->narrow && g->c.cols == 1 && cols == width;
-    const bool in_place =
-        g->panels || (!w->narrow && g->b.cols == 1 && cols == width && m <= IN_PLACE_ROWS);
+    const bool in_place = g->panels || (!w->narrow && g->b.cols == 1 && cols == width &&
+                                        reads_in_place(m, g->k * g->n * w->size));
     const int64_t b_k = g->panels ? 2 * w->kernels->lanes : g->b.rows;
     tn__gemm_panel p = {.m = m, .c = c, .c_m = g->c.rows, .vectors = vectors};
     if (!direct) {
@@ -447,7 +447,7 @@ static void transpose(tn__gemm_args *g)
  * rows are not neighbours, nothing when it is used in place; c, when it goes through a buffer. */
 static int64_t side_cost(int64_t m, int64_t n, int64_t k, int64_t b_cols, int64_t c_cols)
 {
-    const int64_t b = b_cols != 1 ? 2 * k * n : m <= IN_PLACE_ROWS ? 0 : k * n;
+    const int64_t b = b_cols != 1 ? 2 * k * n : reads_in_place(m, k * n * 4) ? 0 : k * n;
     return b + (c_cols == 1 ? 0 : 2 * m * n);
 }
 
@@ -562,7 +562,8 @@ int tn__gemm_rows(const tn__gemm_args *args, int64_t lo, int64_t hi)
         return -1;
     while (lo < hi) {
         const int64_t m0 = lo % w.g.m, m = least(w.g.m - m0, hi - lo);
-        product_part(&w, lo / w.g.m, m0, m, 0, w.g.n);
+        if (!tn__gemm_large_rows(&w, lo / w.g.m, m0, m))
+            product_part(&w, lo / w.g.m, m0, m, 0, w.g.n);
         lo += m;
     }
     return 0;

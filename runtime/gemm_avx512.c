@@ -22,11 +22,13 @@
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define ADD(a, b)    _mm512_add_ps(a, b)
 #define TRANSPOSE    tn__transpose_8
+#define TRANSPOSE_16 tn__transpose_16
 #define WIDEN_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
 #define WIDEN_BF16(p)                                                                              \
     _mm512_castsi512_ps(                                                                           \
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16))
 TRANSPOSES(TARGET)
+TRANSPOSES_16(TARGET)
 #include "runtime/gemm_tile.h"
 #undef T
 #undef V
@@ -40,6 +42,7 @@ TRANSPOSES(TARGET)
 #undef FMA
 #undef ADD
 #undef TRANSPOSE
+#undef TRANSPOSE_16
 #undef WIDEN_F16
 #undef WIDEN_BF16
 

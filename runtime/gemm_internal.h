@@ -7,10 +7,12 @@
 #include <stdbool.h>
 
 enum {
-    PAGE = 4096,         /* rows at multiples of it share few places of the caches */
-    IN_PLACE_ROWS = 320, /* with more rows a copy of b pays in any case */
-    DOT_ROWS = 4         /* with more rows it pays to copy a b that has its rows, not its columns,
-                             next to each other */
+    PAGE = 4096,           /* rows at multiples of it share few places of the caches */
+    IN_PLACE_ROWS = 320,   /* with more rows a copy of b pays in any case, */
+    FEW_ROWS = 96,         /* with fewer never, if columns are neighbours; */
+    SMALL_BYTES = 1 << 20, /* else if b is larger */
+    DOT_ROWS = 4           /* with more rows it pays to copy a b that has its rows, not its columns,
+                               next to each other */
 };
 
 typedef struct {
@@ -28,6 +30,12 @@ typedef struct {
 static inline int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/** Whether a b whose columns are neighbours is best read where it lies. */
+static inline bool reads_in_place(int64_t m, int64_t b_bytes)
+{
+    return m <= FEW_ROWS || (m <= IN_PLACE_ROWS && b_bytes <= SMALL_BYTES);
 }
 
 static inline int64_t divide_up(int64_t a, int64_t b)
@@ -57,5 +65,7 @@ void tn__gemm_put(const Work *w, char *c, const void *temp, int64_t width, int64
 bool tn__gemm_is_large(const Work *w);
 /** The products (not the sums). False: no memory, nothing done. */
 bool tn__gemm_large(const Work *w, tn__pool *pool);
+/** Rows m0 .. m0 + m - 1 of c by packed panels, in this thread; false: it does not suit. */
+bool tn__gemm_large_rows(const Work *w, int64_t batch, int64_t m0, int64_t m);
 
 #endif

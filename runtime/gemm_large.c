@@ -1,8 +1,7 @@
-/* gemm_large.c: products large enough to copy both operands. For each block of columns and each
- * block of k, threads first copy b into panels, then for each block of rows a into tiles, then
- * multiply: a panel stays in the nearest cache while the tiles pass by. Copies are read and written
- * in long runs, so strides that are multiples of a page cost nothing later.
- * SPDX-License-Identifier: MIT */
+/* gemm_large.c: products large enough to copy the right operand. For each block of columns and each
+ * block of k, threads first copy b into panels, which then lie in the second cache; a tile of rows
+ * of a stays in the nearest one while the panels pass by. An a whose rows are not long runs is
+ * copied into tiles, a block of rows at a time. SPDX-License-Identifier: MIT */
 #include "runtime/dtype.h"
 #include "runtime/gemm_internal.h"
 
@@ -20,7 +19,8 @@ enum {
 /* One block of the product and the copies of its operands. */
 typedef struct {
     const Work *w;
-    bool a_in_place, b_in_place;
+    bool a_in_place;
+    int64_t rows;      /* of c, of all blocks */
     const char *a, *b; /* at the block's first element */
     char *c;
     char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k; tiles
@@ -99,9 +99,7 @@ static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t 
     const int64_t width = cols > lanes ? 2 * lanes : lanes;
     const bool direct = g->c.cols == 1 && cols == width;
     char *const c = b->c + (m * g->c.rows + n * g->c.cols) * size;
-    p->b = g->panels       ? b->b + n * g->k * size
-           : b->b_in_place ? b->b + n * size
-                           : b->panels + n * b->k * size;
+    p->b = g->panels ? b->b + n * g->k * size : b->panels + n * b->k * size;
     p->c = direct ? c : temp;
     p->c_m = direct ? g->c.rows : width;
     p->vectors = width > lanes ? 2 : 1;
@@ -151,8 +149,8 @@ static void multiply(void *ctx, int64_t lo, int64_t hi)
         const int64_t n1 = least(b->n, n0 + b->cell_panels * b->nr);
         for (int64_t t = t0; t < least(b->m_tiles, t0 + b->cell_tiles); t++) {
             const int64_t m = tile_start(b, t);
-            tn__gemm_panel p = {.m = tile_start(b, t + 1) - m, .k = b->k, .add = b->add};
-            p.b_k = b->b_in_place && !b->w->g.panels ? b->w->g.b.rows : b->nr;
+            tn__gemm_panel p = {
+                .m = tile_start(b, t + 1) - m, .k = b->k, .b_k = b->nr, .add = b->add};
             take_tile(b, &p, m, copy);
             for (int64_t n = n0; n < n1; n += b->nr)
                 multiply_tile(b, &p, m, n);
@@ -176,9 +174,9 @@ static void run_rows(Block *b, const char *a, char *c, tn__pool *pool)
 {
     const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
-    const int64_t step = b->a_in_place ? g->m : MB;
-    for (int64_t m = 0; m < g->m; m += step) {
-        b->m = least(step, g->m - m);
+    const int64_t step = b->a_in_place ? b->rows : MB;
+    for (int64_t m = 0; m < b->rows; m += step) {
+        b->m = least(step, b->rows - m);
         b->m_tiles = divide_up(b->m, b->tile_rows);
         b->a = a + m * g->a.rows * w->size;
         b->c = c + m * g->c.rows * w->size;
@@ -193,20 +191,29 @@ static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool
 {
     const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
-    b->a_in_place = g->a.cols == 1;
-    b->b_in_place = g->panels || (g->b.cols == 1 && g->m <= IN_PLACE_ROWS && g->n % b->nr == 0);
     for (int64_t n = 0; n < g->n; n += NB)
         for (int64_t k = 0; k < g->k; k += KB) {
             b->n = least(NB, g->n - n);
             b->k = least(KB, g->k - k);
             b->add = k > 0 || g->accumulate;
-            b->b = g->panels ? (const char *)g->panels + (n * g->k + k * b->nr) * w->size
-                             : b_ + (k * g->b.rows + n * g->b.cols) * w->size;
-            const int64_t strips = g->b.cols == 1 ? divide_up(b->k, STRIP) : divide_up(b->n, b->nr);
-            if (!b->b_in_place)
-                tn__pool_run(pool, copy_b, b, strips, 1);
+            if (g->panels) {
+                b->b = (const char *)g->panels + (n * g->k + k * b->nr) * w->size;
+            } else {
+                b->b = b_ + (k * g->b.rows + n * g->b.cols) * w->size;
+                tn__pool_run(pool, copy_b, b,
+                             g->b.cols == 1 ? divide_up(b->k, STRIP) : divide_up(b->n, b->nr), 1);
+            }
             run_rows(b, a + k * g->a.cols * w->size, c + n * g->c.cols * w->size, pool);
         }
+}
+
+static Block block_of(const Work *w)
+{
+    return (Block){.w = w,
+                   .a_in_place = w->g.a.cols == 1,
+                   .rows = w->g.m,
+                   .nr = 2 * w->kernels->lanes,
+                   .tile_rows = w->kernels->mr};
 }
 
 bool tn__gemm_is_large(const Work *w)
@@ -219,20 +226,21 @@ bool tn__gemm_is_large(const Work *w)
     /* with few rows (or columns) the other operand is only worth a copy if it cannot be used in
      * place */
     const bool b_in_rows = g->m == few ? g->b.cols == 1 : g->a.rows == 1;
-    if (g->b.cols == 1 && g->m <= IN_PLACE_ROWS) /* b is used in place; is a better copied? */
-        return g->m > 3 * w->kernels->mr && g->k > KB && g->a.cols == 1 &&
-               g->a.rows * size % PAGE == 0 && g->n % (2 * w->kernels->lanes) == 0;
+    if (g->panels)
+        return g->m > FEW_ROWS;
+    if (g->b.cols == 1 && reads_in_place(g->m, g->k * g->n * size))
+        return false;
     return few >= 96 || (few > 3 * w->kernels->mr && b_in_rows);
 }
 
 bool tn__gemm_large(const Work *w, tn__pool *pool)
 {
     const tn__gemm_args *g = &w->g;
-    Block b = {.w = w, .nr = 2 * w->kernels->lanes, .tile_rows = w->kernels->mr};
-    const int64_t k = least(KB, g->k), m = least(MB, g->m);
-    const int64_t n = divide_up(least(NB, g->n), b.nr) * b.nr;
-    char *const scratch = tn__pool_take(pool, (size_t)((m + n) * k * w->size));
-    if (!scratch)
+    Block b = block_of(w);
+    const int64_t k = least(KB, g->k), m = b.a_in_place ? 0 : least(MB, g->m);
+    const int64_t n = g->panels ? 0 : divide_up(least(NB, g->n), b.nr) * b.nr;
+    char *const scratch = m + n ? tn__pool_take(pool, (size_t)((m + n) * k * w->size)) : NULL;
+    if (!scratch && m + n)
         return false;
     b.panels = scratch;
     b.tiles = scratch + n * k * w->size;
@@ -240,5 +248,17 @@ bool tn__gemm_large(const Work *w, tn__pool *pool)
         run_batch(&b, at_batch(g, &g->a, w->size, i), at_batch(g, &g->b, w->size, i),
                   at_batch(g, &g->c, w->size, i), pool);
     tn__pool_give(pool, scratch);
+    return true;
+}
+
+bool tn__gemm_large_rows(const Work *w, int64_t batch, int64_t m0, int64_t m)
+{
+    const tn__gemm_args *g = &w->g;
+    Block b = block_of(w);
+    if (!g->panels || !b.a_in_place || m <= FEW_ROWS)
+        return false;
+    b.rows = m;
+    run_batch(&b, (char *)at_batch(g, &g->a, w->size, batch) + m0 * g->a.rows * w->size, NULL,
+              (char *)at_batch(g, &g->c, w->size, batch) + m0 * g->c.rows * w->size, NULL);
     return true;
 }

@@ -6,6 +6,7 @@
  *   KERNELS         name of the exported table
  *   WIDEN_F16(from) WIDEN_BF16(from)        a vector of f32 of 16-bit numbers; or nothing
  *   TRANSPOSE(to, to_stride, from, stride)  a block of 8 x 8; or nothing
+ *   TRANSPOSE_16                            the same of 16 x 16; or nothing
  * A tile is rows x (1 or 2 vectors) of c, held in registers while k runs. Every element of c is one
  * chain of fused multiply-adds in the order of k, whatever the tile: bits do not depend on it.
  * SPDX-License-Identifier: MIT */
@@ -132,8 +133,15 @@ static TARGET void NAME(pack)(void *to_, int64_t to_k, const void *b_, int64_t b
 #ifdef TRANSPOSE
     else if (b_k == 1) {
         const int64_t deep = k / 8 * 8;
+        int64_t l = 0;
         whole = cols / 8 * 8;
-        for (int64_t l = 0; l < deep; l += 8)
+#ifdef TRANSPOSE_16
+        if (cols % 16 == 0)
+            for (; l + 16 <= k; l += 16)
+                for (int64_t n = 0; n < cols; n += 16)
+                    TRANSPOSE_16(to + l * to_k + n, to_k, b + l + n * b_n, b_n);
+#endif
+        for (; l < deep; l += 8)
             for (int64_t n = 0; n < whole; n += 8)
                 TRANSPOSE(to + l * to_k + n, to_k, b + l + n * b_n, b_n);
         NAME(pack_rest)(to + deep * to_k, to_k, b + deep, 1, b_n, k - deep, 0, whole, whole);
