@@ -24,6 +24,8 @@ typedef struct Turns {
     bool yielded;
     Dim trip;
     Symbol loop;
+    Dim turn, turns; /* the user's count: which turn this is, of how many */
+    bool outer;      /* a turn is k turns of the user's */
     struct Turns *up;
 } Turns;
 
@@ -317,9 +319,9 @@ static bool bind_turn(Turns *q, const Env *env, const Source *s)
     Elab *e = q->e;
     DimTable *t = e->dims;
     const AstNames *names = &q->s->names;
-    Dim turn = dim_of(t, q->loop);
+    Dim turn = q->turn;
     if (s->backwards)
-        turn = dim_sub(t, dim_sub(t, q->trip, dim_const(t, 1)), turn);
+        turn = dim_sub(t, dim_sub(t, q->turns, dim_const(t, 1)), turn);
     Values items = {0}, inner = {0};
     if (s->counter) {
         const Value v = v_dim(e, dim_add(t, s->first, dim_mul(t, s->step, turn)));
@@ -446,7 +448,8 @@ static bool build_turns(Turns *q, uint32_t first, Values *out)
                              .before = q->before.at,
                              .after = q->after.at,
                              .nyield = n,
-                             .yield = yield};
+                             .yield = yield,
+                             .segment = q->outer};
     uint32_t at = 0;
     Val *stacked = arena_array(e->a, Val, n + 1);
     const char *why = loop_build(&e->b, &trace, last, stacked, &at);
@@ -466,32 +469,128 @@ static bool build_turns(Turns *q, uint32_t first, Values *out)
     return true;
 }
 
+static void new_loop(Turns *q, Sym name, Dim trip)
+{
+    Elab *e = q->e;
+    int64_t lo;
+    q->trip = trip;
+    q->loop = dim_new_symbol(e->dims, SYM_LOOP, name, trip);
+    SymbolInfo *info = dim_symbol(e->dims, q->loop);
+    dim_interval(e->dims, trip, &lo, &info->hi);
+    info->hi -= info->hi > 0 && info->hi != INT64_MAX;
+    find_names(q, &q->s->body);
+}
+
+/* Turns `first` to first + trip of all. */
+static bool run_turns(Turns *q, const Source *source, Sym name, Dim first, Dim trip, Values *out)
+{
+    Elab *e = q->e;
+    const Site site = e->b.site;
+    q->up = e->turns;
+    new_loop(q, name, trip);
+    q->turn = dim_add(e->dims, first, dim_of(e->dims, q->loop));
+    const uint32_t from = e->b.g->nodes.n;
+    e->turns = q;
+    bool ok = begin_carries(q) && trace_turn(q, source) && leaves_buffers(q, from);
+    e->turns = q->up;
+    e->b.site.at = q->s->op_at;
+    ok = ok && build_turns(q, from, out);
+    e->b.site = site;
+    return ok;
+}
+
+/* checkpoint(k): turns of a loop around are k of the user's turns each: what it carries is kept, and
+ * what the loop in it does is done again by its derivative. */
+static bool run_segments(Turns *q, const Source *source, Sym name, int64_t k, Dim count, Values *out)
+{
+    Elab *e = q->e;
+    DimTable *t = e->dims;
+    Turns inner = *q;
+    q->outer = true;
+    q->up = e->turns;
+    new_loop(q, sym_new(e, "segment"), count);
+    const uint32_t from = e->b.g->nodes.n;
+    const Site site = e->b.site;
+    e->b.site.block = 0;
+    e->turns = q;
+    bool ok = begin_carries(q);
+    const Dim size = dim_const(t, k);
+    ok = ok && run_turns(&inner, source, name, dim_mul(t, size, dim_of(t, q->loop)), size,
+                         &q->yields);
+    for (uint32_t i = 0; i < q->names.n && ok; i++)
+        ok = take_after(q, &q->names.at[i], &q->names.at[i].old, &q->names.at[i].local->value);
+    q->yield_at = inner.yield_at;
+    e->turns = q->up;
+    e->b.site.at = q->s->op_at;
+    Values parts = {0};
+    ok = ok && build_turns(q, from, &parts);
+    for (uint32_t i = 0; i < parts.n && ok; i++) {
+        const Val v = use_val(e, &parts.at[i]);
+        TypeInfo x = *type_at(e, v);
+        x.shape[1] = dim_mul(t, x.shape[0], x.shape[1]);
+        const Value y = v_tensor(e, build_reshape(&e->b, v, x.shape + 1, x.rank - 1u));
+        vec_push(e->a, out, y);
+    }
+    e->b.site = site;
+    return ok;
+}
+
+/* What is left over, and made again as any other values of a checkpoint are. */
+static bool run_rest(Turns *q, const Source *source, Sym name, Dim first, uint32_t called,
+                     Values *out)
+{
+    Elab *e = q->e;
+    const Dim rest = dim_sub(e->dims, q->turns, first);
+    if (dim_is_zero(e->dims, rest))
+        return true;
+    const uint32_t block = e->b.site.block;
+    if (!block)
+        e->b.site.block = ++e->blocks;
+    Values more = {0};
+    e->frame->called.n = called; /* the same draws again */
+    const bool ok = run_turns(q, source, name, first, rest, &more);
+    e->b.site.block = block;
+    for (uint32_t i = 0; ok && i < more.n; i++) {
+        if (i == out->n) {
+            vec_push(e->a, out, more.at[i]);
+            continue;
+        }
+        const Val parts[2] = {use_val(e, &out->at[i]), use_val(e, &more.at[i])};
+        out->at[i] = v_tensor(e, build_concat(&e->b, parts, 2, 0));
+    }
+    return ok;
+}
+
 bool run_scan(Elab *e, const Env *env, const AstStmt *s, Values *out)
 {
-    Turns q = {.e = e, .env = env, .s = s, .at = s->at, .up = e->turns};
+    Turns q = {.e = e, .env = env, .s = s, .at = s->at};
     Source source = {0};
     if (!read_source(&q, s->list, &source)) {
         poison_assigned(env, &s->body);
         return false;
     }
-    const Site site = e->b.site;
+    q.turns = q.trip;
     const Sym name = s->names.n && source.counter ? s->names.at[0].sym : sym_new(e, "turn");
-    q.loop = dim_new_symbol(e->dims, SYM_LOOP, name, q.trip);
-    SymbolInfo *info = dim_symbol(e->dims, q.loop);
-    int64_t lo;
-    dim_interval(e->dims, q.trip, &lo, &info->hi);
-    info->hi -= info->hi > 0 && info->hi != INT64_MAX;
-    find_names(&q, &s->body);
-    const uint32_t first = e->b.g->nodes.n;
-    e->turns = &q;
-    bool ok = begin_carries(&q) && trace_turn(&q, &source) && leaves_buffers(&q, first);
-    e->turns = q.up;
-    e->b.site.at = s->op_at;
-    ok = ok && build_turns(&q, first, out);
-    e->b.site = site;
+    Turns first = q;
+    const int64_t k = e->segment;
+    e->segment = 0;
+    find_names(&first, &s->body); /* to put back what a mistake leaves behind */
+    DimTable *t = e->dims;
+    bool ok;
+    if (!k) {
+        ok = run_turns(&q, &source, name, dim_const(t, 0), q.turns, out);
+    } else {
+        const Dim count = dim_floordiv(t, q.turns, dim_const(t, k));
+        Turns rest = q;
+        const uint32_t called = e->frame->called.n;
+        ok = dim_is_zero(t, count) || run_segments(&q, &source, name, k, count, out);
+        ok = ok && run_rest(&rest, &source, name, dim_mul(t, count, dim_const(t, k)), called,
+                            out);
+    }
+    e->segment = k;
     if (!ok) {
-        for (uint32_t i = 0; i < q.names.n; i++)
-            q.names.at[i].local->value = q.names.at[i].old;
+        for (uint32_t i = 0; i < first.names.n; i++)
+            first.names.at[i].local->value = first.names.at[i].old;
         poison_assigned(env, &s->body);
     }
     return ok;
@@ -503,9 +602,9 @@ Dim turn_number(const Elab *e)
     const Turns *list[16];
     uint32_t depth = 0;
     for (const Turns *q = e->turns; q && depth < ARRAY_LEN(list); q = q->up)
-        list[depth++] = q;
+        if (!q->outer)
+            list[depth++] = q;
     while (depth-- > 0)
-        n = dim_add(e->dims, dim_mul(e->dims, n, list[depth]->trip),
-                    dim_of(e->dims, list[depth]->loop));
+        n = dim_add(e->dims, dim_mul(e->dims, n, list[depth]->turns), list[depth]->turn);
     return n;
 }

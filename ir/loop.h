@@ -60,6 +60,8 @@ typedef struct {
     const bool *sum; /* yield k is added up over the turns, not stacked; or NULL */
     uint32_t nknown; /* values of the turn whose values of all turns are there already: known_all */
     const Val *known, *known_all;
+    bool segment; /* a turn is k turns of the user's: no product leaves it, as what the product
+                   * needs would then be there for all turns at once */
 } LoopTrace;
 
 /** A value that stands for a carry while a turn is traced. */

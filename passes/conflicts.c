@@ -37,6 +37,7 @@ static void touch_step(Live *w, const Step *s)
     case STEP_GEMM:
         touch(w, s->a.buf);
         touch(w, s->b.buf);
+        touch(w, s->bias.buf);
         touch(w, s->c.buf);
         touch(w, s->sum_a.buf);
         touch(w, s->sum_b.buf);
@@ -87,6 +88,19 @@ static void touch_strip(Live *w, const StepStrip *s)
     }
 }
 
+/* Behind a loop of an odd number of turns each of a pair has the other's memory. */
+static void join_pairs(HostProgram *h)
+{
+    for (uint32_t i = 0; i < h->steps.n; i++) {
+        const Step *s = &h->steps.at[i];
+        if (s->kind != STEP_SWAP)
+            continue;
+        Buffer *a = &h->buffers.at[root_of(h, s->dst)], *b = &h->buffers.at[root_of(h, s->src)];
+        a->first = b->first = a->first < b->first ? a->first : b->first;
+        a->last = b->last = a->last > b->last ? a->last : b->last;
+    }
+}
+
 void host_conflicts(Lower *l)
 {
     HostProgram *h = l->h;
@@ -106,6 +120,7 @@ void host_conflicts(Lower *l)
     for (uint32_t i = h->steps.n; i-- > 0;) /* inner loops first */
         if (h->steps.at[i].kind == STEP_LOOP)
             stretch(h, i, h->steps.at[i].other);
+    join_pairs(h);
     for (uint32_t i = 1; i < h->buffers.n; i++)
         if (!w.seen[i] || h->buffers.at[i].strip) {
             h->buffers.at[i].first = 1;

@@ -284,8 +284,57 @@ static bool has_scan(const Graph *g)
     return false;
 }
 
+static uint32_t quiet_body(Program *p, uint32_t index)
+{
+    Graph *body = p->graphs.at[index];
+    bool any = body->effects.n > 0;
+    for (uint32_t id = 1; id < body->nodes.n; id++)
+        any |= body->nodes.at[id].op == OP_scan;
+    if (!any)
+        return index;
+    Rewrite rw = rewrite_begin(p, body);
+    for (uint32_t id = 1; id < body->nodes.n; id++) {
+        const Node *n = &body->nodes.at[id];
+        if (!rw.live[id])
+            continue;
+        if (n->op == OP_print || n->op == OP_check) {
+            rewrite_set(&rw, (Val){id, 0}, rewrite_get(&rw, n->in[0]));
+        } else if (n->op == OP_scan) {
+            Val *in = arena_array(p->cx->perm, Val, n->nin);
+            for (uint32_t k = 0; k < n->nin; k++)
+                in[k] = rewrite_get(&rw, n->in[k]);
+            rw.b.site = n->site;
+            const Val v = build_quietly(&rw.b, n, in);
+            for (uint32_t k = 0; k < n->nout; k++)
+                rewrite_set(&rw, (Val){id, k}, n->nout > 1 ? val_result(v, k) : v);
+        } else {
+            rewrite_copy(&rw, id);
+        }
+    }
+    Graph *g = rewrite_end(&rw);
+    vec_push(p->cx->perm, &p->graphs, g);
+    return p->graphs.n - 1;
+}
+
+Val build_quietly(Builder *b, const Node *n, const Val *in)
+{
+    Attr attrs[MAX_ATTRS];
+    const OpInfo *info = op_info(n->op);
+    int64_t body;
+    for (int i = 0; i < info->nattrs; i++) {
+        attrs[i] = n->attrs[i];
+        if (info->attrs[i] == ATTR_body) {
+            body = quiet_body(b->p, (uint32_t)n->attrs[i].at[0]);
+            attrs[i] = (Attr){&body, 1};
+        }
+    }
+    Node quiet = *n;
+    quiet.attrs = attrs;
+    return build_again(b, &quiet, in);
+}
+
 /* The graph, then the bodies that it still uses. */
-static Graph *tidy(Program *p, Graph *g)
+Graph *tidy_scans(Program *p, Graph *g)
 {
     if (!has_scan(g))
         return g;
@@ -294,7 +343,7 @@ static Graph *tidy(Program *p, Graph *g)
     for (uint32_t id = 1; id < g->nodes.n; id++)
         if (live[id] && g->nodes.at[id].op == OP_scan) {
             const int64_t body = node_int(&g->nodes.at[id], ATTR_body);
-            Graph *inner = tidy(p, p->graphs.at[body]);
+            Graph *inner = tidy_scans(p, p->graphs.at[body]);
             p->graphs.at[body] = inner;
         }
     return g;
@@ -306,7 +355,7 @@ bool pass_scan(Pipeline *pl)
     const uint32_t n = p->graphs.n;
     for (uint32_t i = 0; i < n; i++)
         if (p->graphs.at[i]->kind != GRAPH_BODY && p->graphs.at[i]->kind != GRAPH_DEF) {
-            Graph *g = tidy(p, p->graphs.at[i]); /* the list of graphs may move meanwhile */
+            Graph *g = tidy_scans(p, p->graphs.at[i]); /* the list of graphs may move meanwhile */
             p->graphs.at[i] = g;
         }
     return true;

@@ -52,4 +52,7 @@ uint32_t segment_grad_slot(Program *p, uint32_t segment);
  * (operands of the call, all its results, cotangents of the first `results` results), whose results
  * are named like the parameters of the call's definition; one that is absent has no gradient. */
 
+/** The node once more; the body of a scan then prints and reports nothing: it has done so. */
+Val build_quietly(Builder *b, const Node *n, const Val *in);
+
 #endif

@@ -26,6 +26,9 @@ typedef struct {
  * taken any more. */
 Graph *simplify_graph(Program *p, Graph *g, bool final);
 
+/** Drops what nobody reads of scans: as pass scan does, for when readers went. */
+Graph *tidy_scans(Program *p, Graph *g);
+
 /** Which nodes belong to backward and update (scratch): they depend on a cotangent, or have a later
  * stage and no result, commit or effect of forward needs them. j is NULL for a step or grad graph:
  * everything of stage 0 is forward there. */

@@ -162,6 +162,25 @@ typedef struct {
 
 static const double FOREVER = 1e30;
 
+/* q, k or v of a gradient of attention. */
+static bool is_vectors(const Node *n, uint32_t id)
+{
+    return n->in[0].node == id || n->in[1].node == id || n->in[2].node == id;
+}
+
+/* What forward stores for an attention, perhaps through views. */
+static bool feeds_attention(const Cut *c, uint32_t id)
+{
+    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
+        const uint32_t u = c->users.list[i];
+        const Node *n = &c->g->nodes.at[u];
+        if (!c->back[u] && ((n->op == OP_attention && is_vectors(n, id)) ||
+                            (op_is_view(n->op) && feeds_attention(c, u))))
+            return true;
+    }
+    return false;
+}
+
 /* Consumed in backward, perhaps through views, by an op that cannot recompute its operand. */
 static bool feeds_product(const Cut *c, uint32_t id)
 {
@@ -169,6 +188,8 @@ static bool feeds_product(const Cut *c, uint32_t id)
         uint32_t u = c->users.list[i];
         Op op = c->g->nodes.at[u].op;
         if (c->back[u] && (op == OP_dot || op == OP_conv || op == OP_scan))
+            return true;
+        if (c->back[u] && op == OP_attention_grad && is_vectors(&c->g->nodes.at[u], id))
             return true;
         if ((op_is_view(op) || op == OP_concat) && feeds_product(c, u))
             return true;
@@ -196,28 +217,41 @@ static bool of_checkpoint(const Cut *c, uint32_t id)
            n->op != OP_transfer && !kept_by_reference(c, n);
 }
 
+static bool is_made_freely(const Node *n)
+{
+    return op_is_view(n->op) || n->op == OP_concat || n->op == OP_random;
+}
+
+/* Read by others, perhaps through views. */
+static bool is_read_outside(const Cut *c, uint32_t id, uint32_t block)
+{
+    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
+        const uint32_t u = c->users.list[i];
+        const Node *n = &c->g->nodes.at[u];
+        if (!c->back[u] && (n->site.block != block ||
+                            (is_made_freely(n) && is_read_outside(c, u, block))))
+            return true;
+    }
+    return false;
+}
+
 /* Only a whole node is kept: of a scan that would be all that its derivative reads. */
 static bool leaves_checkpoint(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
-    bool leaves = false;
-    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
-        const uint32_t u = c->users.list[i];
-        leaves |= !c->back[u] && c->g->nodes.at[u].site.block != n->site.block;
-    }
-    return leaves && n->nout == 1;
+    return n->op != OP_scan && !is_made_freely(n) && is_read_outside(c, id, n->site.block);
 }
 
 static bool never_again(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
     if (of_checkpoint(c, id))
-        return false;
+        return leaves_checkpoint(c, id); /* what it is made of would be kept in its stead */
     if (kept_by_reference(c, n) || n->op == OP_dot || n->op == OP_conv || n->op == OP_cumulate ||
         n->op == OP_scan || n->op == OP_key || n->op == OP_state || n->op == OP_transfer ||
         n->op == OP_print || n->op == OP_check)
         return true;
-    if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random)
+    if (is_made_freely(n))
         return false;
     if (n->op == OP_reduce && 4 * node_bytes(c->p, c->g, id) <= val_bytes(c->p, c->g, n->in[0]))
         return true;
@@ -232,11 +266,12 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
         return 1;
     if (kept_by_reference(c, n))
         return 1e-3;
-    if (op_is_view(n->op) || n->op == OP_concat || n->op == OP_random ||
+    if (is_made_freely(n) ||
         (of_checkpoint(c, id) && !leaves_checkpoint(c, id)))
         return FOREVER;
     bool stored = n->op == OP_dot || n->op == OP_conv || n->op == OP_fold || n->op == OP_reduce ||
-                  n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan;
+                  n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan ||
+                  feeds_attention(c, id);
     for (uint32_t i = 0; i < c->g->results.n && !stored; i++)
         stored = c->g->results.at[i].val.node == id;
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1] && !stored; i++) {
@@ -282,39 +317,6 @@ typedef struct {
     Val **again; /* [node][result]: the clone */
 } Cloner;
 
-/* The body of a scan that runs again: what it prints and reports is said already. */
-static uint32_t quiet_body(Program *p, uint32_t index)
-{
-    Graph *body = p->graphs.at[index];
-    if (!body->effects.n)
-        return index;
-    Rewrite rw = rewrite_begin(p, body);
-    for (uint32_t id = 1; id < body->nodes.n; id++) {
-        const Node *n = &body->nodes.at[id];
-        if (rw.live[id] && (n->op == OP_print || n->op == OP_check))
-            rewrite_set(&rw, (Val){id, 0}, rewrite_get(&rw, n->in[0]));
-        else if (rw.live[id])
-            rewrite_copy(&rw, id);
-    }
-    vec_push(p->cx->perm, &p->graphs, rewrite_end(&rw));
-    return p->graphs.n - 1;
-}
-
-static Val again(Cloner *cl, const Node *n, const Val *in)
-{
-    Attr attrs[MAX_ATTRS];
-    const OpInfo *info = op_info(n->op);
-    for (int i = 0; i < info->nattrs; i++)
-        attrs[i] = n->attrs[i];
-    int64_t body;
-    for (int i = 0; i < info->nattrs; i++)
-        if (info->attrs[i] == ATTR_body) {
-            body = quiet_body(cl->rw->b.p, (uint32_t)n->attrs[i].at[0]);
-            attrs[i] = attr_words(&body, 1);
-        }
-    return build(&cl->rw->b, n->op, in, n->nin, attrs);
-}
-
 /* The value that backward reads for a forward value. */
 static Val for_backward(Cloner *cl, Val old)
 {
@@ -331,7 +333,7 @@ static Val for_backward(Cloner *cl, Val old)
             in[k] = for_backward(cl, copy.in[k]);
         cl->rw->b.site = copy.site;
         cl->rw->b.stage = STAGE_BACKWARD;
-        Val v = again(cl, &copy, in);
+        Val v = build_quietly(&cl->rw->b, &copy, in);
         cl->rw->b.stage = -1;
         val_hint(&cl->rw->b, v, copy.hint);
         cl->again[old.node] = arena_array(cl->rw->b.p->cx->scratch, Val, copy.nout);
@@ -383,16 +385,23 @@ static Graph *remat_graph(Pipeline *pl, uint32_t index)
              : !strcmp(pl->o->remat, "none")                ? 1
                                                             : 2;
     const bool *saved = find_cut(&c);
-    return simplify_graph(p, clone_for_backward(&c, p, saved), true);
+    bool again = false; /* a scan: what it kept for its derivative, the one of backward keeps */
+    for (uint32_t id = 1; id < g->nodes.n; id++)
+        again |= c.live[id] && g->nodes.at[id].op == OP_scan && of_checkpoint(&c, id);
+    g = simplify_graph(p, clone_for_backward(&c, p, saved), true);
+    return again ? tidy_scans(p, g) : g;
 }
 
 bool pass_remat(Pipeline *pl)
 {
     Program *p = pl->p;
-    for (uint32_t i = 0; i < p->graphs.n; i++) {
+    const uint32_t n = p->graphs.n;
+    for (uint32_t i = 0; i < n; i++) {
         GraphKind kind = p->graphs.at[i]->kind;
-        if (pipeline_joint(pl, i) || kind == GRAPH_GRAD || kind == GRAPH_STEP)
-            p->graphs.at[i] = remat_graph(pl, i);
+        if (pipeline_joint(pl, i) || kind == GRAPH_GRAD || kind == GRAPH_STEP) {
+            Graph *g = remat_graph(pl, i); /* the list of graphs may move meanwhile */
+            p->graphs.at[i] = g;
+        }
     }
     return true;
 }

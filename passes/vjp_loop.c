@@ -141,7 +141,7 @@ static void inline_turn(Turn *q)
             in[k] = q->map[n.in[k].node][n.in[k].result];
         b->site = n.site;
         q->map[id] = arena_array(q->a, Val, n.nout);
-        const Val v = build_again(b, &n, in);
+        const Val v = build_quietly(b, &n, in);
         for (uint32_t k = 0; k < n.nout; k++)
             q->map[id][k] = n.nout > 1 ? val_result(v, v.result + k) : v;
     }
