@@ -49,10 +49,10 @@ def summary(a):
 
 class Check:
     def __init__(self, dtype="f32"):
-        self.dtype, self.right, self.wrong = dtype, 0, 0
+        self.dtype, self.tolerance, self.right, self.wrong = dtype, TOLERANCE[dtype], 0, 0
 
     def near(self, what, got, want, scale):
-        if abs(got - want) <= TOLERANCE[self.dtype] * scale:
+        if abs(got - want) <= self.tolerance * scale:
             self.right += 1
             return
         self.wrong += 1
