@@ -23,6 +23,7 @@ typedef struct {
     bool anonymous;
     Sym *let;       /* of expressions that have a LET in scope */
     VEC(Sym) taken; /* names of LETs so far */
+    uint32_t lets;  /* anonymous: how many */
 } Print;
 
 static const char *text_of(const Print *w, Sym s)
@@ -50,6 +51,22 @@ static void put_param_name(Print *w, uint32_t param)
         sb_printf(w->out, "p%u", param);
     else
         sb_puts(w->out, text_of(w, w->k->params.at[param].name));
+}
+
+static void put_acc_name(Print *w, uint32_t acc)
+{
+    if (w->anonymous)
+        sb_printf(w->out, "a%u", acc);
+    else
+        sb_puts(w->out, text_of(w, w->k->accs.at[acc].name));
+}
+
+static void put_keep_name(Print *w, uint32_t keep)
+{
+    if (w->anonymous)
+        sb_printf(w->out, "k%u", keep);
+    else
+        sb_puts(w->out, text_of(w, w->k->keeps.at[keep].name));
 }
 
 static void put_at(Print *w, uint32_t param, const Dim *at)
@@ -232,7 +249,8 @@ static void put_expr(Print *w, KExpr e)
         break;
     case KE_ACC: {
         const KAcc *acc = &w->k->accs.at[x->acc];
-        sb_printf(w->out, "%s%s", text_of(w, acc->name), acc_result(acc->reducer, x->field));
+        put_acc_name(w, x->acc);
+        sb_puts(w->out, acc_result(acc->reducer, x->field));
         if (acc->side) {
             sb_putc(w->out, '[');
             put_dim(w, x->index);
@@ -241,7 +259,8 @@ static void put_expr(Print *w, KExpr e)
         break;
     }
     case KE_KEEP:
-        sb_printf(w->out, "%s[", text_of(w, w->k->keeps.at[x->keep].name));
+        put_keep_name(w, x->keep);
+        sb_putc(w->out, '[');
         put_dim(w, x->index);
         sb_putc(w->out, ']');
         break;
@@ -267,7 +286,9 @@ static void put_expr(Print *w, KExpr e)
 static Sym let_name(Print *w, Sym wanted)
 {
     Arena *a = w->p->cx->scratch;
-    const char *base = wanted.id && !w->anonymous ? text_of(w, wanted) : "v";
+    const char *base = wanted.id ? text_of(w, wanted) : "v";
+    if (w->anonymous)
+        return sym_of(w->p->cx->names, arena_printf(a, "v%u", w->lets++));
     for (uint32_t i = 0;; i++) {
         const char *s = i || strcmp(base, "v") == 0 ? arena_printf(a, "%s%u", base, i) : base;
         Sym name = sym_of(w->p->cx->names, s);
@@ -323,7 +344,7 @@ static void put_let(Print *w, const KStmt *s)
 static void put_fold(Print *w, const KStmt *s)
 {
     const KAcc *acc = &w->k->accs.at[s->acc];
-    sb_puts(w->out, text_of(w, acc->name));
+    put_acc_name(w, s->acc);
     if (acc->side) {
         sb_putc(w->out, '[');
         put_dim(w, s->keep_index);
@@ -341,8 +362,9 @@ static void put_fold(Print *w, const KStmt *s)
 static void put_acc(Print *w, const KStmt *s)
 {
     const KAcc *acc = &w->k->accs.at[s->acc];
-    sb_printf(w->out, "acc %s: %s %s", text_of(w, acc->name), reducer_info(acc->reducer)->name,
-              dtype_name(acc->type));
+    sb_puts(w->out, "acc ");
+    put_acc_name(w, s->acc);
+    sb_printf(w->out, ": %s %s", reducer_info(acc->reducer)->name, dtype_name(acc->type));
     if (acc->side) {
         const SymbolInfo *axis = dim_symbol(w->p->cx->dims, acc->axis);
         sb_printf(w->out, " side %s in ", text_of(w, axis->name));
@@ -354,7 +376,9 @@ static void put_acc(Print *w, const KStmt *s)
 static void put_keep(Print *w, const KStmt *s)
 {
     const KKeep *keep = &w->k->keeps.at[s->keep];
-    sb_printf(w->out, "keep %s: %s[", text_of(w, keep->name), dtype_name(keep->type));
+    sb_puts(w->out, "keep ");
+    put_keep_name(w, s->keep);
+    sb_printf(w->out, ": %s[", dtype_name(keep->type));
     put_dim(w, keep->extent);
     sb_puts(w->out, "] at ");
     put_dim(w, s->keep_index);
@@ -408,8 +432,9 @@ static void put_stmt(Print *w, const KStmt *s, int depth)
         put_fold(w, s);
         break;
     case KS_TOTAL:
-        sb_printf(w->out, "total %s over %s\n", text_of(w, w->k->accs.at[s->acc].name),
-                  s->over_block ? "block" : "team");
+        sb_puts(w->out, "total ");
+        put_acc_name(w, s->acc);
+        sb_printf(w->out, " over %s\n", s->over_block ? "block" : "team");
         break;
     case KS_KEEP:
         put_keep(w, s);

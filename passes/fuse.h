@@ -115,6 +115,9 @@ typedef struct {
                       of its own place), get `value`: a constant piece of a concat */
     Dim offset, count;
     double value;
+    const int64_t *words; /* equal words (and hash): equal structure */
+    uint32_t nwords;
+    uint64_t hash;
     uint32_t same_as; /* first group of equal structure; its own index if there is none: then
                          inputs and outputs correspond by position */
     double bytes_read, bytes_written; /* at hint sizes */

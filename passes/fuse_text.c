@@ -138,21 +138,47 @@ static void group_words(Writer *w)
     }
 }
 
+static uint64_t hash_words(const int64_t *words, uint32_t n)
+{
+    uint64_t h = HASH_START;
+    for (uint32_t i = 0; i < n; i++)
+        h = hash_word(h, (uint64_t)words[i]);
+    return h;
+}
+
 void fuse_same(Fusion *out)
 {
+    uint32_t size = 64;
+    while (size < 2 * out->groups.n)
+        size *= 2;
     Arena *a = out->p->cx->scratch;
-    Writer *w = arena_array(a, Writer, out->groups.n);
+    uint32_t *table = arena_array(a, uint32_t, size); /* groups + 1 that have no equal before them */
     for (uint32_t i = 0; i < out->groups.n; i++) {
         FuseGroup *g = &out->groups.at[i];
-        w[i] = (Writer){.f = out, .g = g, .a = a};
-        group_words(&w[i]);
+        const ArenaMark mark = arena_mark(a);
+        Writer w = {.f = out, .g = g, .a = a};
+        group_words(&w);
         g->same_as = i;
-        for (uint32_t j = 0; j < i && g->class != CLASS_COPY; j++)
-            if (out->groups.at[j].same_as == j && w[j].words.n == w[i].words.n &&
-                !memcmp(w[j].words.at, w[i].words.at, w[i].words.n * sizeof(int64_t))) {
-                g->same_as = j;
+        g->nwords = w.words.n;
+        g->hash = hash_words(w.words.at, w.words.n);
+        uint32_t h = (uint32_t)g->hash & (size - 1);
+        for (; g->class != CLASS_COPY && table[h]; h = (h + 1) & (size - 1)) {
+            const FuseGroup *other = &out->groups.at[table[h] - 1];
+            if (other->hash == g->hash && other->nwords == g->nwords &&
+                !memcmp(other->words, w.words.at, g->nwords * sizeof *g->words)) {
+                g->same_as = table[h] - 1;
+                g->words = other->words;
                 break;
             }
+        }
+        if (!g->words) {
+            int64_t *words = arena_array(out->p->cx->perm, int64_t, g->nwords);
+            memcpy(words, w.words.at, g->nwords * sizeof *words);
+            g->words = words;
+            if (g->class != CLASS_COPY)
+                table[h] = i + 1;
+        }
+        arena_reset(a, mark);
     }
 }
 

@@ -89,12 +89,15 @@ static Loc *buffer_loc(Lower *l, uint32_t number)
 const Loc *lower_loc(Lower *l, Val v)
 {
     int32_t number = l->f->buffer_of[v.node] ? l->f->buffer_of[v.node][v.result] : -1;
+    if (number >= 0 && l->noting)
+        lower_note_use(l, (uint32_t)number);
     return number < 0 ? NULL : buffer_loc(l, (uint32_t)number);
 }
 
 bool lower_unplace(Lower *l, const LaunchOperand *o)
 {
     bool moved = false;
+    lower_note_moved(l);
     for (uint32_t i = 0; i < l->f->buffers.n; i++) {
         const FuseBuffer *fb = &l->f->buffers.at[i];
         Loc *loc = &l->loc[i];
@@ -578,6 +581,16 @@ static Place group_place(const Lower *l, const FuseGroup *grp)
     return val_info(l->p, l->g, v)->place;
 }
 
+static void lower_loops(Lower *l, const FuseGroup *grp)
+{
+    if (grp->class == CLASS_ROW)
+        lower_row(l, grp);
+    else if (grp->class == CLASS_REDUCE)
+        lower_reduce(l, grp);
+    else
+        lower_map(l, grp);
+}
+
 static void lower_group(Lower *l, uint32_t number)
 {
     const FuseGroup *grp = &l->f->groups.at[number];
@@ -595,13 +608,13 @@ static void lower_group(Lower *l, uint32_t number)
     switch (grp->class) {
     case CLASS_MAP:
     case CLASS_SCALAR:
-        lower_map(l, grp);
-        break;
     case CLASS_ROW:
-        lower_row(l, grp);
-        break;
     case CLASS_REDUCE:
-        lower_reduce(l, grp);
+        if (!placed && lower_again(l, grp))
+            break;
+        lower_loops(l, grp);
+        if (!placed)
+            lower_noted(l, grp, from);
         break;
     case CLASS_CONTRACT:
         lower_contract(l, grp);

@@ -32,8 +32,12 @@ typedef struct {
     uint32_t kernel;
 } KnownKernel;
 
+typedef struct LowerRecipe LowerRecipe; /* how a group was lowered (lower_again.c) */
+
 typedef struct {
     HostModel *m;
+    VEC(LowerRecipe *) recipes;
+    uint32_t *recipe_of, recipes_size; /* hash table of their numbers + 1 */
     VEC(KnownKernel) known;
     VEC(Sym) names; /* of kernels, to keep them unique */
 } LowerModel;
@@ -69,6 +73,7 @@ typedef struct {
     bool failed;             /* a diagnostic was given */
     uint32_t *acc_of;        /* by node: accumulator + 1 of a reduce, in the kernel that is built */
     VEC(uint32_t) acc_nodes; /* those that have one */
+    LowerRecipe *noting;     /* of the group that is lowered, or NULL */
     NameSet buffer_names;    /* of the program */
     NameSet kernel_names;    /* in the kernel that is built */
 } Lower;
@@ -203,6 +208,23 @@ void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym n
 /** A whole buffer for something that lies in a row inside another one. */
 uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype);
 Sym lower_kernel_name(Lower *l, const FuseGroup *grp);
+
+/* --- equal groups (lower_again.c) -----------------------------------------------------------------
+ */
+
+/** Makes the steps of a group like those of an equal earlier one. False: there is none; it has to be
+ * lowered, and lower_noted called behind that. */
+bool lower_again(Lower *l, const FuseGroup *grp);
+/** The steps from number `from` on are those of the group. */
+void lower_noted(Lower *l, const FuseGroup *grp, uint32_t from);
+/** While it is lowered: FuseBuffer `number` was asked for; parts of result `result` of root `root`
+ * lie in `buf`; what it writes had to move. */
+void lower_note_use(Lower *l, uint32_t number);
+void lower_note_part(Lower *l, uint32_t root, uint32_t result, uint32_t buf);
+void lower_note_moved(Lower *l);
+/** A buffer for the parts of a reduction's result. */
+uint32_t lower_part(Lower *l, const FuseGroup *grp, uint32_t root, uint32_t result, DType type,
+                    const Dim *shape, uint32_t rank);
 
 /* --- host passes
  * ------------------------------------------------------------------------------------- */

@@ -45,6 +45,17 @@ static Dim part_size(const Split *w, DimTable *t, const RowAxes *x)
     return dim_const(t, rest >= whole ? 1 : whole / rest);
 }
 
+uint32_t lower_part(Lower *l, const FuseGroup *grp, uint32_t root, uint32_t result, DType type,
+                    const Dim *shape, uint32_t rank)
+{
+    Sym name = lower_name(l, val_result(grp->roots.at[root].val, result));
+    const char *text = sym_text(l->p->cx->names, name);
+    name = sym_of(l->p->cx->names, arena_printf(l->a, "%s_parts", text));
+    const uint32_t buf = lower_buffer(l, BUF_TEMP, name, type, shape, rank);
+    lower_note_part(l, root, result, buf);
+    return buf;
+}
+
 /* part[g, ...] for columns, else part[..., g]. */
 static Loc part_loc(Split *w, uint32_t root, uint32_t result, DType type, const LoopDomain *d,
                     Dim g, Dim *at)
@@ -66,13 +77,8 @@ static Loc part_loc(Split *w, uint32_t root, uint32_t result, DType type, const 
         shape[n] = w->parts;
         at[n++] = g;
     }
-    if (!w->part[root][result]) {
-        const FuseRoot *r = &w->grp->roots.at[root];
-        Sym name = lower_name(w->l, val_result(r->val, result));
-        const char *text = sym_text(w->l->p->cx->names, name);
-        name = sym_of(w->l->p->cx->names, arena_printf(w->l->a, "%s_parts", text));
-        w->part[root][result] = lower_buffer(w->l, BUF_TEMP, name, type, shape, n);
-    }
+    if (!w->part[root][result])
+        w->part[root][result] = lower_part(w->l, w->grp, root, result, type, shape, n);
     return loc_row_major(t, w->part[root][result], dim_const(t, 0), shape, n);
 }
 
