@@ -217,8 +217,11 @@ void tn__unplace(Call *c, bool failed)
         c->m->dev->ops->sync(c->stream);
     for (int i = 0; i < c->nstaged; i++) {
         const Call *on = tn__at(c, c->staged[i].place);
-        if (c->staged[i].copy)
+        if (c->staged[i].copy) {
+            on->m->dev->ops->enter(on->m->dev);
             on->m->dev->ops->free(on->m->dev, c->staged[i].copy, on->stream->id);
+            on->m->dev->ops->leave(on->m->dev);
+        }
         tn__free(c->m->ctx, c->staged[i].packed);
     }
     while (failed && c->nmade) { /* what is wanted where stays, for another try */
@@ -283,7 +286,9 @@ static tn_status grow_arena(Call *c, int place, size_t bytes)
     if (bytes <= m->arena_bytes)
         return TN_OK;
     /* the old one first: there may not be room for both */
+    m->dev->ops->enter(m->dev);
     tn__arena_free(m, on->stream->id);
+    m->dev->ops->leave(m->dev);
     m->arena = arena_alloc(c, place, bytes);
     if (!m->arena)
         return TN_MEMORY;
