@@ -1,13 +1,14 @@
-/* c_ahead.c: what memory a row asks for ahead. It goes over its elements several times; in the last
- * of the loops that fold, while it computes, it asks for the lines that a later loop stores to, and
- * for those that the next row reads:
+/* c_ahead.c: what memory kernels ask for ahead. A row goes over its elements several times; in the
+ * last of the loops that fold, while it computes, it asks for the lines that a later loop stores
+ * to, and for those that the next row reads:
  *
  *   for (int j = 0; j < 1024; j += 16) {
  *       TN_AHEAD_STORE(&y[i * 1024 + j]);
  *       TN_AHEAD(&x[(i + 1) * 1024 + j]);
  *       for (int l = 0; l < 16; l++) ..
  *
- * Processors fetch ahead by themselves within a page only, and rows end with pages.
+ * Processors fetch ahead by themselves within a page only, and rows end with pages. For the same
+ * reason a map that streams asks for what it reads and writes some strips later.
  * SPDX-License-Identifier: MIT */
 #include "codegen/c_internal.h"
 
@@ -27,7 +28,8 @@ static bool is_dense(CPrint *c, Dim offset, Symbol axis)
            step == 1;
 }
 
-/* The address that belongs to the carrier's index: of the same row, or (reads) of the next one. */
+/* The address that belongs to the carrier's index: of the same row, or (reads) of the next one. Of
+ * a map, which has no rows, that of the index alone. */
 static void add_access(const Search *s, uint32_t param, const Dim *at, bool store)
 {
     CPrint *c = s->c;
@@ -42,14 +44,17 @@ static void add_access(const Search *s, uint32_t param, const Dim *at, bool stor
         t->subst[t->nsubst++] = (DimSubst){s->loop->axis, dim_of(d, axis)};
     Dim offset = ktext_offset(t, param, at);
     t->nsubst = before;
-    const DimSubst next = {s->row, dim_add(d, dim_of(d, s->row), dim_const(d, 1))};
-    if (!is_dense(c, offset, axis) || !dim_mentions(d, offset, s->row))
+    const DimSubst next = {s->row,
+                           s->row.id ? dim_add(d, dim_of(d, s->row), dim_const(d, 1)) : offset};
+    if (!is_dense(c, offset, axis) || (s->row.id && !dim_mentions(d, offset, s->row)))
         return;
-    if (!store)
+    if (!store && s->row.id)
         offset = dim_substitute(d, offset, &next, 1);
     for (int i = 0; i < a->n; i++)
-        if (a->at[i].param == param && dim_same(a->at[i].offset, offset))
+        if (a->at[i].param == param && dim_same(a->at[i].offset, offset)) {
+            a->at[i].store |= store;
             return;
+        }
     if (a->n < MAX_AHEAD)
         a->at[a->n++] = (AheadAccess){param, offset, store};
 }
@@ -73,8 +78,8 @@ static void search_loop(const Search *s, bool stores)
         const KStmt *q = &b->at[i];
         if (stores && q->kind == KS_STORE)
             add_access(s, q->param, q->at, true);
-        if (!stores && (q->kind == KS_LET || q->kind == KS_STORE || q->kind == KS_FOLD ||
-                        q->kind == KS_KEEP))
+        if (!stores &&
+            (q->kind == KS_LET || q->kind == KS_STORE || q->kind == KS_FOLD || q->kind == KS_KEEP))
             add_loads(s, q->expr);
     }
 }
@@ -130,4 +135,48 @@ void c_ahead_print(CPrint *c, const KStmt *loop)
                       t->param[a->param],
                       ktext_dim(t, dim_add(d, a->offset, dim_const(d, k))).text);
     }
+}
+
+/* --- maps ----------------------------------------------------------------------------------------
+ */
+
+enum { AHEAD_STRIP = 64, AHEAD_BY = 512, LONG_MAP = 1024 };
+
+bool c_ahead_streams(CPrint *c, const KStmt *s)
+{
+    int64_t length;
+    if (c->t.k->class != CLASS_MAP || !is_phase(s) ||
+        !dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &length) || length < LONG_MAP ||
+        length % AHEAD_STRIP)
+        return false;
+    c->ahead.carrier = s;
+    c->ahead.n = 0;
+    const Search all = {.c = c, .loop = s};
+    search_loop(&all, false);
+    search_loop(&all, true);
+    return c->ahead.n > 0;
+}
+
+void c_ahead_print_strip(CPrint *c, const KStmt *loop)
+{
+    KText *t = &c->t;
+    DimTable *d = c_dims(c);
+    if (c->ahead.carrier != loop)
+        return;
+    Symbol l = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "l"), dim_const(d, AHEAD_STRIP));
+    t->symbol[l.id] = "l";
+    t->wide[l.id] = false;
+    size_t widest = 1;
+    for (int i = 0; i < c->ahead.n; i++) {
+        const size_t bytes = (size_t)dtype_size(t->k->params.at[c->ahead.at[i].param].dtype);
+        widest = bytes > widest ? bytes : widest;
+    }
+    emit_open(&t->e, "for (int l = %d; l < %d; l += %d) {", AHEAD_BY, AHEAD_BY + AHEAD_STRIP,
+              (int)(64 / widest));
+    for (int i = 0; i < c->ahead.n; i++) {
+        const AheadAccess *a = &c->ahead.at[i];
+        emit_line(&t->e, "%s(&%s[%s]);", a->store ? "TN_AHEAD_STORE" : "TN_AHEAD",
+                  t->param[a->param], ktext_dim(t, dim_add(d, a->offset, dim_of(d, l))).text);
+    }
+    emit_close(&t->e, "");
 }

@@ -61,6 +61,9 @@ bool c_has_runs(const CPrint *c, const KStmt *s);
 void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row);
 /** Asks for it, if `loop` is the one to do so: at the beginning of a run of 16. */
 void c_ahead_print(CPrint *c, const KStmt *loop);
+/** Whether the loop is one of a map that streams: it goes in strips then, and each asks ahead. */
+bool c_ahead_streams(CPrint *c, const KStmt *s);
+void c_ahead_print_strip(CPrint *c, const KStmt *loop);
 
 /* c_random.c */
 /** Whether the body, which has no loops, draws random numbers whose indices are neighbours along

@@ -355,11 +355,12 @@ static void print_strips(CPrint *c, const KStmt *s, int width)
     const char *count = arena_printf(t->a, "%d", width);
     emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %d) {", fixed ? "int" : "int64_t", name, lo,
               name, end, name, width);
-    if (!fixed || extent % width) {
+    if (!dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &extent) || extent % width) {
         count = arena_printf(t->a, "n_%s", name);
         emit_line(&t->e, "const int %s = %s - %s < %d ? %s(%s - %s) : %d;", count, end, name, width,
                   cast, end, name, width);
     }
+    c_ahead_print_strip(c, s);
     c_strip_begin(c, s->axis, width, count, false);
     Scope scope = scope_begin(t);
     c_draw_runs(c, &s->body, dim_of(c_dims(c), s->axis), dim_divisible(c_dims(c), s->lo, 4) == YES);
@@ -405,6 +406,8 @@ void c_for(CPrint *c, const KStmt *s)
         print_strips(c, s, STRIP_CELLS);
     else if (s->loop == FOR_LANES && !c->strip.on && c_draws_runs(c, &s->body, s->axis))
         print_strips(c, s, draw_width(c, s));
+    else if (s->loop == FOR_LANES && !c->strip.on && c_ahead_streams(c, s))
+        print_strips(c, s, STRIP_CELLS);
     else
         print_plain_for(c, s);
     t->lane_axis = before;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # flat.sh TENON: the functions of an object's kernels for newer processors hold all that they compute:
 # a call of a function made for any processor would cost more than the rest. And rows ask for memory
-# ahead: what the last loop of a softmax stores to, and the next row.
+# ahead: what the last loop of a softmax stores to, and the next row; so do maps that stream.
 # SPDX-License-Identifier: MIT
 set -eu
 tenon=$1 here=$(cd "$(dirname "$0")" && pwd) work=$(mktemp -d)
@@ -17,6 +17,6 @@ if awk '/^[0-9a-f]+ <.*>:$/ { f = $2 } /call/ && f ~ /_(fast|wide)>/ && /<(tn_|f
     exit 1
 fi
 "$tenon" -S -target=cpu "$here/flat.tn" -o "$work/text.c"
-for line in 'TN_AHEAD_STORE(&y\[' 'TN_AHEAD(&x\['; do
+for line in 'TN_AHEAD_STORE(&y\[' 'TN_AHEAD(&x\[' 'TN_AHEAD_STORE(&g\[i + l\]' 'TN_AHEAD(&v\[i + l\]'; do
     grep -q "$line" "$work"/text.c/rows.c || { echo "flat.sh: no $line" >&2; exit 1; }
 done
