@@ -17,6 +17,6 @@ if awk '/^[0-9a-f]+ <.*>:$/ { f = $2 } /call/ && f ~ /_(fast|wide)>/ && /<(tn_|f
     exit 1
 fi
 "$tenon" -S -target=cpu "$here/flat.tn" -o "$work/text.c"
-for line in 'TN_AHEAD_STORE(&y\[' 'TN_AHEAD(&x\[' 'TN_AHEAD_STORE(&g\[i + l\]' 'TN_AHEAD(&v\[i + l\]'; do
+for line in 'TN_AHEAD_STORE(&y\[' 'TN_AHEAD(&x\[' 'TN_AHEAD_STORE(&g\[i + l\]' 'TN_AHEAD(&a\[i + l\]'; do
     grep -q "$line" "$work"/text.c/rows.c || { echo "flat.sh: no $line" >&2; exit 1; }
 done
