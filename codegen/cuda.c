@@ -539,6 +539,17 @@ static void print_cells(Cuda *c)
 
 enum { MAX_SIZES = 64 };
 
+/* Left alone, the assembler spills a register or two in long loops so that one more block fits. */
+static bool may_use_all(const KText *t)
+{
+    const Kernel *k = t->k;
+    bool sides = false;
+    for (uint32_t i = 0; i < k->accs.n; i++)
+        sides |= k->accs.at[i].side;
+    return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE ||
+           (k->class == CLASS_ROW && (sides || t->reports));
+}
+
 PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
 {
     StrBuf body = {.a = out->a}, params = {.a = out->a}, hooks = {.a = out->a};
@@ -575,8 +586,8 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     kernel_comment(p, k, number, out);
     sb_puts(out, sb_text(&hooks));
     t->e = ktext_frame(t, out);
-    const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d) %s",
-                                    c.lanes * c.teams, name);
+    const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d%s) %s",
+                                    c.lanes * c.teams, may_use_all(t) ? ", 1" : "", name);
     emit_function(&t->e, head, sb_text(&params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));

@@ -322,6 +322,8 @@ static void add_gemm(Tables *t, const Step *s)
         sb_printf(&text, ", .sum_a = %s", gemm_operand(t, &s->sum_a));
     if (s->sum_b.buf)
         sb_printf(&text, ", .sum_b = %s", gemm_operand(t, &s->sum_b));
+    if (s->bias.buf)
+        sb_printf(&text, ", .bias = %s", gemm_operand(t, &s->bias));
     if (s->accumulate)
         sb_puts(&text, ", .accumulate = 1");
     if (s->tf32)

@@ -98,8 +98,9 @@ static int64_t gemm_bytes(const At *at, const HostProgram *h, const Step *s, boo
     if (written)
         return c;
     const int64_t in = product(batch, report_sum(product(m, k), product(k, n)));
+    const int64_t bias = s->bias.buf ? product(n, dtype_size(h->buffers.at[s->bias.buf].dtype)) : 0;
     return report_sum(product(in, dtype_size(h->buffers.at[s->a.buf].dtype)),
-                      s->accumulate ? c : 0);
+                      s->accumulate ? c : bias);
 }
 
 typedef struct {

@@ -64,7 +64,8 @@ static const char *verify_gemm(Verify *v, uint32_t i, const Step *s)
 {
     if (!valid(v, s->a.buf) || !valid(v, s->b.buf) || !valid(v, s->c.buf))
         return bad(v, i, "operand without a buffer");
-    if (!readable(v, s->a.buf) || !readable(v, s->b.buf))
+    if (!readable(v, s->a.buf) || !readable(v, s->b.buf) ||
+        (s->bias.buf && !readable(v, s->bias.buf)))
         return bad(v, i, "reads a buffer that nothing wrote");
     write_to(v, s->c.buf);
     if (s->sum_a.buf)

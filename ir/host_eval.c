@@ -130,6 +130,11 @@ static void gemm(Run *r, const Step *s)
             if (x && y)
                 sum += *x * *y;
         }
+        if (to && s->bias.buf) {
+            Operand bias = operand_of(r, &s->bias);
+            const double *x = at(r, &bias, 0, 0, 0, col);
+            sum = dtype_round(c.x.dtype, sum) + (x ? *x : 0);
+        }
         if (to)
             *to = dtype_round(c.x.dtype, sum);
     }

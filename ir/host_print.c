@@ -104,6 +104,10 @@ static void put_gemm(Print *w, const Step *s)
         }
     }
     sb_puts(w->out, s->tf32 ? ", tf32}" : "}");
+    if (s->bias.buf) {
+        sb_puts(w->out, " + ");
+        put_operand(w, &s->bias);
+    }
     const GemmOperand *sums[] = {&s->sum_a, &s->sum_b};
     for (int i = 0; i < 2; i++) {
         if (sums[i]->buf) {

@@ -47,7 +47,7 @@ static Guard some_elements(Lower *l, const FuseGemm *f)
     return (Guard){g, 1};
 }
 
-static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
+static Step *gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
 {
     Step *s = lower_step(l, STEP_GEMM, grp->site);
     s->m = f->m;
@@ -64,6 +64,71 @@ static void gemm_step(Lower *l, const FuseGroup *grp, const FuseGemm *f)
     s->tf32 = l->o->cuda && l->o->tf32 && contract_type(l, &f->a) == DT_f32;
     s->when = some_elements(l, f);
     s->text = lower_text(l, f->c.val);
+    return s;
+}
+
+/* --- a bias on GPUs ------------------------------------------------------------------------------
+ */
+
+static bool is_plain(Lower *l, Val v)
+{
+    const Loc *loc = lower_loc(l, v);
+    return loc && loc_is_row_major(l->t, loc);
+}
+
+/* y = add c, x: what is added to each row of c, if it is a vector; else {0, 0}. */
+static Val vector_beside(Lower *l, Val y, Val c)
+{
+    const Node *n = graph_node(l->g, y);
+    const Val none = {0, 0};
+    if (n->op != OP_add || val_eq(n->in[0], c) == val_eq(n->in[1], c))
+        return none;
+    const Node *x = graph_node(l->g, n->in[val_eq(n->in[0], c)]);
+    if (x->op != OP_broadcast || !fuse_buffer(l->f, x->in[0]) ||
+        val_info(l->p, l->g, x->in[0])->rank != 1 ||
+        node_attr(x, ATTR_dims).at[0] + 1 != (int64_t)val_info(l->p, l->g, y)->rank)
+        return none;
+    return x->in[0];
+}
+
+static bool is_alone(Lower *l, const FuseGemm *f)
+{
+    const Dim one = dim_const(l->t, 1), zero = dim_const(l->t, 0);
+    return !f->accumulate && !f->sum_a.val.node && !f->sum_b.val.node &&
+           dim_same(f->batch[0].id ? f->batch[0] : one, one) &&
+           dim_same(f->batch[1].id ? f->batch[1] : one, one) &&
+           dim_same(or_zero(l, f->c.offset), zero) && dim_same(or_zero(l, f->c.cols), one) &&
+           dim_same(or_zero(l, f->c.rows), f->n) && contract_type(l, &f->c) == DT_f32 &&
+           contract_type(l, &f->a) == DT_f32;
+}
+
+/* The next group does nothing but add a vector to each row of the product: that is part of the
+ * step, which libraries do at once, and with the same rounding. */
+static bool gemm_with_bias(Lower *l, const FuseGroup *grp, const FuseGemm *f)
+{
+    const uint32_t after = l->group + 1;
+    const FuseGroup *next = after < l->f->groups.n ? &l->f->groups.at[after] : NULL;
+    if (!l->o->cuda || !next || next->class != CLASS_MAP || next->roots.n != 1 ||
+        next->roots.at[0].stored != 1 || grp->outputs.n != 1 || !is_alone(l, f))
+        return false;
+    const Val y = next->roots.at[0].val, x = vector_beside(l, y, f->c.val);
+    if (!x.node || !is_plain(l, f->c.val) || !is_plain(l, y) ||
+        val_type(l->g, y).id != val_type(l->g, f->c.val).id || !lower_dies(l, after, f->c.val) ||
+        !dim_same(val_info(l->p, l->g, x)->shape[0], f->n))
+        return false;
+    const Loc *bias = lower_loc(l, x), *to = lower_loc(l, y);
+    const Dim zero = dim_const(l->t, 0);
+    Step *s = gemm_step(l, grp, f);
+    s->c.buf = to->buf;
+    s->c.offset = to->offset;
+    s->bias = (GemmOperand){.buf = bias->buf,
+                            .offset = bias->offset,
+                            .rows = zero,
+                            .cols = bias->stride[0],
+                            .batch = {zero, zero}};
+    l->group = after;
+    s->text = lower_text(l, y);
+    return true;
 }
 
 /* --- the loop form
@@ -227,6 +292,8 @@ void lower_contract(Lower *l, const FuseGroup *grp)
     const uint32_t from = l->h->steps.n;
     for (uint32_t i = 0; i < grp->gemms.n; i++) {
         const FuseGemm *f = &grp->gemms.at[i];
+        if (has_gemm(l, f) && !own && grp->gemms.n == 1 && gemm_with_bias(l, grp, f))
+            continue;
         if (has_gemm(l, f) && !own)
             gemm_step(l, grp, f);
         else

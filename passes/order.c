@@ -47,6 +47,7 @@ static void each_operand(const Want *w, const Step *s, bool writes, uint64_t *ma
     } else if (s->kind == STEP_GEMM) {
         bufs[n++] = s->a.buf;
         bufs[n++] = s->b.buf;
+        bufs[n++] = s->bias.buf;
     } else if (s->kind == STEP_SWAP) {
         bufs[n++] = s->dst;
         bufs[n++] = s->src;

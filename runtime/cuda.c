@@ -150,6 +150,7 @@ static void gpu_close(tn__gpu *g)
             tn__stream_end(g->base.stream);
         g->base.ops->enter(&g->base);
         tn__gpu_copies_close(g);
+        tn__gpu_lt_close(g);
         if (g->capture)
             g->cu->stream_destroy(g->capture);
         tn__heap_destroy(g->heap);

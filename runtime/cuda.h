@@ -9,6 +9,7 @@
 typedef struct tn__gpu tn__gpu;
 typedef struct tn__module tn__module;
 typedef struct tn__gpu_model tn__gpu_model;
+typedef struct tn__lt_shapes tn__lt_shapes;
 
 /* The driver and what hangs on it; one a context. Its lock is the context's. */
 struct tn__cuda {
@@ -22,6 +23,8 @@ struct tn__cuda {
     tn__blas blas;
     int blas_state; /* 0: not looked for, 1: there, -1: not there: */
     char no_blas[512];
+    tn__lt lt;
+    int lt_state;
 };
 
 struct tn__gpu {
@@ -43,6 +46,7 @@ struct tn__gpu {
     tn__recorder *recording; /* of the instance that makes a graph now */
     CUstream capture;        /* what libraries are captured from; NULL before the first use */
     int ngraphs;
+    tn__lt_shapes *shapes; /* what cuBLASLt was asked for; NULL before the first product */
 };
 
 /* Device code of a description, loaded once for all its instances. */
@@ -146,5 +150,22 @@ tn_status tn__gpu_blas_stream(const tn_stream *s, void *native);
 bool tn__gpu_has_blas(tn__gpu *g);
 tn_status tn__gpu_gemm(Call *c, int step);
 void tn__gpu_blas_close(tn_stream *s);
+
+/* cuda_blaslt.c */
+/* D = A B, column by column, and a vector beside it. */
+typedef struct {
+    int type;      /* of all of them: CUDA_R_32F .. */
+    bool tf32;
+    int op_a, op_b; /* CUBLAS_OP_N, CUBLAS_OP_T */
+    int64_t m, n, k, lda, ldb, ldd;
+    int epilogue; /* LT_BIAS: vector[m] is added to each column; LT_SUM_A, LT_SUM_B: it becomes the
+                     sums of A's rows, of B's columns */
+    const void *a, *b;
+    void *d, *vector;
+} tn__lt_product;
+enum { LT_BIAS = 4, LT_SUM_A = 256, LT_SUM_B = 512 };
+/** False: this product has to be made without it. The stream is locked, and has its workspace. */
+bool tn__gpu_lt(tn_stream *s, const tn__lt_product *p, void *workspace, size_t bytes, int *status);
+void tn__gpu_lt_close(tn__gpu *g);
 
 #endif

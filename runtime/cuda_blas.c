@@ -1,6 +1,7 @@
 /* cuda_blas.c: products of matrices by cuBLAS. It knows matrices whose columns lie at a fixed
  * distance (or rows: that is the transpose), and batches at a fixed distance; what is different is
- * packed first, or called in a loop. Sums are products with a vector of ones.
+ * packed first, or called in a loop. Sums are products with a vector of ones, or come out of
+ * cuBLASLt beside the product (cuda_blaslt.c), as does a vector that is added to each row.
  * SPDX-License-Identifier: MIT */
 #include "runtime/cuda.h"
 
@@ -449,6 +450,84 @@ static tn_status sum_columns(const Product *p, const Matrix *b, Matrix sum)
     return s;
 }
 
+/* --- a vector beside the product -----------------------------------------------------------------
+ */
+
+typedef enum { BIAS, SUM_A, SUM_B } Beside;
+
+/* In one call of cuBLASLt; false: it does not do this one. */
+static bool beside(const Product *p, const Matrix *a, const Matrix *b, const Matrix *c, Beside what,
+                   const Matrix *vector, tn_status *s)
+{
+    const Layout lc = layout_of(c);
+    const bool flip = what == BIAS ? lc.by_rows : !lc.by_columns;
+    const int64_t distance = vector->down ? vector->down : vector->right;
+    const bool same = c->dtype == a->dtype && vector->dtype == a->dtype;
+    const bool plain = p->batches[0] == 1 && p->batches[1] == 1 && !p->accumulate && !p->tf32;
+    if (!same || !plain || a->dtype == TN_F64 || (what == BIAS && (!flip || a->dtype != TN_F32)) ||
+        distance != 1 || !fits(a) || !fits(b) || !fits(c) || !c->rows || !c->cols || !a->cols)
+        return false;
+    const Side first = side_of(flip ? b : a, flip), second = side_of(flip ? a : b, flip);
+    const bool of_first = flip == (what == SUM_B);
+    const tn__lt_product q = {.type = cuda_type(a->dtype),
+                              .op_a = first.op,
+                              .op_b = second.op,
+                              .m = flip ? c->cols : c->rows,
+                              .n = flip ? c->rows : c->cols,
+                              .k = a->cols,
+                              .lda = first.lead,
+                              .ldb = second.lead,
+                              .ldd = flip ? lc.row_lead : lc.column_lead,
+                              .epilogue = what == BIAS ? LT_BIAS
+                                          : of_first   ? LT_SUM_A
+                                                       : LT_SUM_B,
+                              .a = first.x->data,
+                              .b = second.x->data,
+                              .d = c->data,
+                              .vector = vector->data};
+    int status = 0;
+    tn_stream *stream = p->c->stream;
+    const size_t bytes = workspace_bytes(tn__gpu_of(stream->dev));
+    if (!tn__gpu_lt(stream, &q, stream->scratch, bytes, &status))
+        return false;
+    *s = status ? tn__fail(TN_DRIVER, "%s: the product at %s failed: %s (%d)", p->c->p->name,
+                           p->where ? p->where : "?", status_name(status), status)
+                : TN_OK;
+    return true;
+}
+
+/* c = a b + bias, the same for each row: where cuBLASLt does not do it, c begins as the bias. */
+static tn_status biased(const Product *p, const Matrix *a, const Matrix *b, const Matrix *c,
+                        const Matrix *bias)
+{
+    tn_status s = TN_OK;
+    Product q = *p;
+    Matrix rows = *bias;
+    if (beside(p, a, b, c, BIAS, bias, &s))
+        return s;
+    rows.rows = c->rows;
+    const tn__strided start = strided(p, c, &rows);
+    s = tn__gpu_strided(p->c->stream, &start);
+    q.accumulate = true;
+    return s ? s : product(&q, a, b, c);
+}
+
+/* The product and the sums of its operands. */
+static tn_status with_sums(const Product *p, const Matrix *a, const Matrix *b, const Matrix *c,
+                           const Matrix *sum_a, const Matrix *sum_b)
+{
+    tn_status s = TN_OK;
+    const bool done_a = sum_a && beside(p, a, b, c, SUM_A, sum_a, &s);
+    const bool done_b = !done_a && sum_b && beside(p, a, b, c, SUM_B, sum_b, &s);
+    if (!s && !done_a && !done_b)
+        s = product(p, a, b, c);
+    if (!s && sum_a && !done_a)
+        s = sum_rows(p, a, *sum_a);
+    if (!s && sum_b && !done_b)
+        s = sum_columns(p, b, *sum_b);
+    return s;
+}
+
 /* --- the step ------------------------------------------------------------------------------------
  */
 
@@ -476,10 +555,13 @@ static bool known(const Matrix *a, const Matrix *b, const Matrix *c)
 static bool recorded(const Call *c, const tn_gemm_step *g, const Matrix *a, const Matrix *b,
                      const Matrix *out)
 {
-    const uint64_t words[] = {(uintptr_t)a->data, (uintptr_t)b->data, (uintptr_t)out->data,
+    const uint64_t words[] = {(uintptr_t)a->data,
+                              (uintptr_t)b->data,
+                              (uintptr_t)out->data,
                               g->sum_a.buf ? (uintptr_t)matrix(c, &g->sum_a, 0, 0).data : 0,
-                              g->sum_b.buf ? (uintptr_t)matrix(c, &g->sum_b, 0, 0).data : 0};
-    if (tn__record_other(c->stream, words, 5))
+                              g->sum_b.buf ? (uintptr_t)matrix(c, &g->sum_b, 0, 0).data : 0,
+                              g->bias.buf ? (uintptr_t)matrix(c, &g->bias, 0, 0).data : 0};
+    if (tn__record_other(c->stream, words, 6))
         return true;
     tn__record_inside(c->stream, true);
     return false;
@@ -504,12 +586,12 @@ tn_status tn__gpu_gemm(Call *c, int step)
         return TN_OK;
     pthread_mutex_lock(&c->stream->lock);
     tn_status s = handle_of(c->stream);
-    if (!s)
-        s = product(&p, &a, &b, &out);
-    if (!s && g->sum_a.buf)
-        s = sum_rows(&p, &a, matrix(c, &g->sum_a, 0, 0));
-    if (!s && g->sum_b.buf)
-        s = sum_columns(&p, &b, matrix(c, &g->sum_b, 0, 0));
+    const Matrix bias = matrix(c, &g->bias, 1, out.cols), sum_a = matrix(c, &g->sum_a, 0, 0),
+                 sum_b = matrix(c, &g->sum_b, 0, 0);
+    if (!s && g->bias.buf)
+        s = biased(&p, &a, &b, &out, &bias);
+    else if (!s)
+        s = with_sums(&p, &a, &b, &out, g->sum_a.buf ? &sum_a : NULL, g->sum_b.buf ? &sum_b : NULL);
     pthread_mutex_unlock(&c->stream->lock);
     tn__record_inside(c->stream, false);
     return s ? s : tn__cu_step(c->stream, p.where ? p.where : "a product");

@@ -78,4 +78,23 @@ typedef struct {
 #undef BLAS
 } tn__blas;
 
+/* cuBLASLt: products with an epilogue. */
+typedef struct cublasLtContext *cublasLtHandle_t;
+typedef struct {
+    uint64_t data[8];
+} tn__lt_algo;
+typedef struct {
+    tn__lt_algo algo;
+    size_t workspace;
+    int state; /* 0: it can be used */
+    float waves;
+    int reserved[4];
+} tn__lt_result;
+
+typedef struct {
+#define LT(field, symbol, parameters) int(*field) parameters;
+#include "runtime/cuda_blaslt.def"
+#undef LT
+} tn__lt;
+
 #endif

@@ -163,6 +163,7 @@ typedef struct {
     tn_gemm_operand a, b, c, sum_a, sum_b;
     int32_t accumulate;
     int32_t tf32; /* f32 on GPUs: 10 bits of each factor are enough */
+    tn_gemm_operand bias; /* GPUs: c = a b + bias[n]; neither batches nor sums, not accumulated */
 } tn_gemm_step;
 typedef struct {
     int32_t buf, offset;

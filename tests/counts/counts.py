@@ -98,6 +98,31 @@ for k in m["kernels"]:
     if k["class"] in ("reduce", "contract"):
         expect("conv_norm, %s reads" % k["name"], k["bytes_read"], k["bytes_read"] <= 2.01 * activation)
 
+# A block of a transformer. Tiles take along what follows them, as the design has it: 7 kernels forward. With the library 4
+# products stay alone: LayerNorm twice, attention, GELU, the sum at the end; the bias of q, k, v is part of the product
+# (cuBLASLt), of a projection part of the next LayerNorm's row.
+m = report("transformer.tn", "B=4", "T=256", "-fno-cublas")
+is_made_of("transformer", m["forward"], row=2, opaque=1, contract=4)
+is_made_of("transformer", m["forward_train"], row=2, opaque=1, contract=4)
+m = report("transformer.tn", "B=4", "T=256")
+is_made_of("transformer", m["forward"], row=2, opaque=1, map=2)
+expect("transformer's products", m["forward"]["library_calls"], m["forward"]["library_calls"] == 4)
+# Backward: 8 products (with the sums for biases), GELU's derivative, two rows with side sums and their short second stages.
+# Attention's gradient is a sum for each row and two kernels, by rows and by keys, where one with atomics would have other bits
+# each time; its results lie where the gradient of q, k, v does.
+m = m["forward_backward"]
+is_made_of("transformer", m, map=1, row=2 + 1, reduce=2, opaque=2)
+expect("transformer's backward products", m["library_calls"], m["library_calls"] == 8)
+
+# Per layer of a GPT's step: the same, 24 calls with the two second stages; kernels do not grow in number with depth.
+def gpt(n):
+    m = report("gpt.tn", "-D", "depth=%d" % n, "B=16", "T=128")["loss_step"]
+    return m["launches"] + m["library_calls"], {k["name"] for k in m["kernels"]}
+
+few, many = gpt(3), gpt(5)
+expect("calls for a layer of a GPT", (few[0], many[0]), many[0] - few[0] <= 2 * 24)
+expect("distinct kernels of a GPT", (len(few[1]), len(many[1])), len(few[1]) == len(many[1]) <= 29)
+
 depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}
          for n in (3, 6)]
 expect("distinct kernels grow with depth", [len(d) for d in depth], len(depth[0]) == len(depth[1]))

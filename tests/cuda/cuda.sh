@@ -136,11 +136,18 @@ both() { # FILE TOLERANCE FLAGS METHOD ARGUMENTS...
     check "$method: no bank conflicts" python3 "$root/tests/cuda/counts.py" counters.json
 }
 products() {
-    local m
+    local m call
     for m in even odd; do
         both products 1e-5 -fno-cublas $m.chain B=70 x=randn r=randn -grad d_y=randn
         both products 3e-3 "-fno-cublas -ftf32" $m.chain B=70 x=randn r=randn -grad d_y=randn
         both products 3e-3 -ftf32 $m.chain B=70 x=randn r=randn -grad d_y=randn
+        both products 1e-5 "" $m.biased B=33 x=randn -grad d_y=randn
+        check "no kernel adds the bias of $m" sh -c '! grep -q _y counters.json'
+        for call in cublasLtCreate cublasLtMatmulAlgoGetHeuristic; do
+            check "$call fails: the result begins as the bias" env VGPU_FAIL=$call:1+ LD_LIBRARY_PATH="$vgpu" \
+                "$tenon" -run "$root/tests/cuda/products.tn" $m.biased B=33 x=randn -grad d_y=randn -device=cuda -o gpu.npz
+            check "and is the same to 1e-5" python3 "$root/tests/cuda/compare.py" 1e-5 cpu.npz gpu.npz
+        done
         both products 1e-5 -fno-cublas $m.dropped -training B=33 x=randn -grad d_y=randn
         both products 1e-5 -fno-cublas $m.pieces B=33 x=randn h=randn w=randn -grad d_y=randn
         both products 1e-5 -fno-cublas $m.batches B=2 M=20 N=32 x=randn y=randn -grad d_z=randn

@@ -74,7 +74,8 @@ static const tn_gemm_step gemms[] = {
      {0, 0, 0, 0, 0, 0},
      {0, 0, 0, 0, 0, 0},
      0,
-     0},
+     0,
+     {0, 0, 0, 0, 0, 0}},
 };
 static const tn_step forward_steps[] = {
     {TN_STEP_LAUNCH, 0, 0, 3, 0, 0, D_3B, {0, 0}, 0, "m.tn:1", NULL, 0},
