@@ -99,8 +99,7 @@ void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row)
 {
     int64_t length;
     uint32_t carrier = cell->n;
-    c->ahead.carrier = NULL;
-    c->ahead.n = 0;
+    c->ahead = (Ahead){.carrier = NULL};
     for (uint32_t i = 0; i < cell->n; i++)
         if (is_phase(&cell->at[i]) && c_has_runs(c, &cell->at[i]))
             carrier = i;
@@ -120,13 +119,11 @@ void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row)
             search_loop(&(Search){c, &cell->at[i], row}, false);
 }
 
-void c_ahead_print(CPrint *c, const KStmt *loop)
+static void print_row(CPrint *c)
 {
     enum { LINE = 64 };
     KText *t = &c->t;
     DimTable *d = c_dims(c);
-    if (c->ahead.carrier != loop)
-        return;
     for (int i = 0; i < c->ahead.n; i++) {
         const AheadAccess *a = &c->ahead.at[i];
         const int64_t per_line = LINE / (int64_t)dtype_size(t->k->params.at[a->param].dtype);
@@ -142,27 +139,32 @@ void c_ahead_print(CPrint *c, const KStmt *loop)
 
 enum { AHEAD_STRIP = 64, AHEAD_BY = 512, LONG_MAP = 1024 };
 
-bool c_ahead_streams(CPrint *c, const KStmt *s)
+/* Long: by its size, or a share of a map that is cut into equal ones. */
+static bool is_long(CPrint *c, const KStmt *s)
 {
     int64_t length;
-    if (c->t.k->class != CLASS_MAP || !is_phase(s) ||
-        !dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &length) || length < LONG_MAP ||
-        length % AHEAD_STRIP)
+    if (!dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &length))
+        return !dim_is_zero(c_dims(c), s->lo);
+    return length >= LONG_MAP;
+}
+
+bool c_ahead_streams(CPrint *c, const KStmt *s)
+{
+    if (c->t.k->class != CLASS_MAP || !is_phase(s) || !is_long(c, s))
         return false;
     c->ahead.carrier = s;
     c->ahead.n = 0;
+    c->ahead.streams = true;
     const Search all = {.c = c, .loop = s};
     search_loop(&all, false);
     search_loop(&all, true);
     return c->ahead.n > 0;
 }
 
-void c_ahead_print_strip(CPrint *c, const KStmt *loop)
+static void print_strip(CPrint *c)
 {
     KText *t = &c->t;
     DimTable *d = c_dims(c);
-    if (c->ahead.carrier != loop)
-        return;
     Symbol l = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "l"), dim_const(d, AHEAD_STRIP));
     t->symbol[l.id] = "l";
     t->wide[l.id] = false;
@@ -179,4 +181,14 @@ void c_ahead_print_strip(CPrint *c, const KStmt *loop)
                   t->param[a->param], ktext_dim(t, dim_add(d, a->offset, dim_of(d, l))).text);
     }
     emit_close(&t->e, "");
+}
+
+void c_ahead_print(CPrint *c, const KStmt *loop)
+{
+    if (c->ahead.carrier != loop)
+        return;
+    if (c->ahead.streams)
+        print_strip(c);
+    else
+        print_row(c);
 }

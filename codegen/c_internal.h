@@ -23,6 +23,7 @@ typedef struct {
     const KStmt *carrier; /* or NULL */
     AheadAccess at[MAX_AHEAD];
     int n;
+    bool streams; /* a map: the carrier's own accesses, further along */
 } Ahead;
 
 typedef struct {
@@ -59,11 +60,10 @@ bool c_has_runs(const CPrint *c, const KStmt *s);
 /* c_ahead.c */
 /** Finds out what the cells of a row ask for ahead; `row` counts them. */
 void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row);
-/** Asks for it, if `loop` is the one to do so: at the beginning of a run of 16. */
+/** Asks for it, if `loop` is the one to do so: at the beginning of a run. */
 void c_ahead_print(CPrint *c, const KStmt *loop);
 /** Whether the loop is one of a map that streams: it goes in strips then, and each asks ahead. */
 bool c_ahead_streams(CPrint *c, const KStmt *s);
-void c_ahead_print_strip(CPrint *c, const KStmt *loop);
 
 /* c_random.c */
 /** Whether the body, which has no loops, draws random numbers whose indices are neighbours along

@@ -355,15 +355,43 @@ static void print_strips(CPrint *c, const KStmt *s, int width)
     const char *count = arena_printf(t->a, "%d", width);
     emit_open(&t->e, "for (%s %s = %s; %s < %s; %s += %d) {", fixed ? "int" : "int64_t", name, lo,
               name, end, name, width);
-    if (!dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &extent) || extent % width) {
+    if (!fixed || extent % width) {
         count = arena_printf(t->a, "n_%s", name);
         emit_line(&t->e, "const int %s = %s - %s < %d ? %s(%s - %s) : %d;", count, end, name, width,
                   cast, end, name, width);
     }
-    c_ahead_print_strip(c, s);
     c_strip_begin(c, s->axis, width, count, false);
     Scope scope = scope_begin(t);
     c_draw_runs(c, &s->body, dim_of(c_dims(c), s->axis), dim_divisible(c_dims(c), s->lo, 4) == YES);
+    print_body(c, &s->body);
+    scope_end(t, scope);
+    c_strip_end(c, before);
+    emit_close(&t->e, "");
+}
+
+/* Strips that ask for memory ahead, then what is left of the last one. */
+static void print_stream(CPrint *c, const KStmt *s)
+{
+    KText *t = &c->t;
+    Strip before = c->strip;
+    int64_t extent, length;
+    bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(c_dims(c), s->lo);
+    bool whole = dim_is_const(c_dims(c), dim_sub(c_dims(c), s->hi, s->lo), &length) &&
+                 length % STRIP_CELLS == 0;
+    if (!whole)
+        emit_open(&t->e, "{"); /* index and end are read behind the loop, and live no longer */
+    const char *end = bound(c, s), *lo = ktext_dim(t, s->lo).text;
+    const char *name = ktext_symbol(t, s->axis, c_axis_name(c, s->axis), !fixed);
+    const char *start = arena_printf(t->a, "%s %s = %s", fixed ? "int" : "int64_t", name, lo);
+    if (!whole)
+        emit_line(&t->e, "%s;", start);
+    print_runs(c, s, STRIP_CELLS, end, whole ? start : NULL);
+    if (whole)
+        return;
+    emit_line(&t->e, fixed ? "const int rest = %s - %s;" : "const int rest = (int)(%s - %s);", end,
+              name);
+    c_strip_begin(c, s->axis, STRIP_CELLS, "rest", false);
+    Scope scope = scope_begin(t);
     print_body(c, &s->body);
     scope_end(t, scope);
     c_strip_end(c, before);
@@ -407,7 +435,7 @@ void c_for(CPrint *c, const KStmt *s)
     else if (s->loop == FOR_LANES && !c->strip.on && c_draws_runs(c, &s->body, s->axis))
         print_strips(c, s, draw_width(c, s));
     else if (s->loop == FOR_LANES && !c->strip.on && c_ahead_streams(c, s))
-        print_strips(c, s, STRIP_CELLS);
+        print_stream(c, s);
     else
         print_plain_for(c, s);
     t->lane_axis = before;
