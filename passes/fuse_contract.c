@@ -511,12 +511,16 @@ static void gemms_of_slices(Fuser *f, Kern *k, uint32_t id, int axis)
     }
 }
 
-/* Sums of an operand over the contracted axes join the product, if their target agrees. */
+/* Sums of an operand over the contracted axes join the product, if their target agrees, and not
+ * where the other operand's rows became a batch: each of them would add the same sum. */
 static void join_sums(Fuser *f, Kern *k, uint32_t id, bool accumulate)
 {
     const Node *n = fuse_node(f, id);
     if (node_attr(n, ATTR_batch_a).n || !k->gemms.n)
         return;
+    for (int i = 0; i < 2; i++)
+        if (!dim_is_one(f->t, k->gemms.at[0].batch[i]))
+            return;
     for (int side = 0; side < 2; side++) {
         Val v = n->in[side];
         Attr contract = node_attr(n, side ? ATTR_contract_b : ATTR_contract_a);
