@@ -313,6 +313,7 @@ Value call_in_slices(Elab *e, Graph *g, const Train *t, const Args *args)
     uint32_t ncuts = 0;
     if (!find_batch(&m))
         return v_poison();
+    g->sliced = true;
     for (uint32_t k = 0; k < m.n; k++) {
         Args slice = {0};
         for (uint32_t i = 0; i < args->n; i++) {

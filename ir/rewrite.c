@@ -11,6 +11,7 @@ Rewrite rewrite_begin(Program *p, Graph *old)
     *g = (Graph){.name = old->name,
                  .kind = old->kind,
                  .method = old->method,
+                 .sliced = old->sliced,
                  .extends = old->extends,
                  .segment = old->segment,
                  .at = old->at,

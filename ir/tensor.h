@@ -141,6 +141,8 @@ typedef struct Graph {
     VEC(Val)
     saved;            /* FORWARD_TRAIN: values kept on the tape, in order; BACKWARD reads
                          them as its parameters after the cotangents */
+    bool sliced;      /* slices of a batch go through it one after the other: nothing waits for all
+                         of them that need not */
     uint32_t extends; /* BODY: index + 1 of the body whose results are the first of these */
     bool segment;     /* BODY: k turns of a `checkpoint(k)`; nothing of it is kept for all turns */
     Span at;

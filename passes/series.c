@@ -535,7 +535,8 @@ bool pass_series(Pipeline *pl)
 {
     Program *p = pl->p;
     for (uint32_t i = 0; i < p->graphs.n; i++)
-        if (p->graphs.at[i]->kind != GRAPH_CHECK && p->graphs.at[i]->kind != GRAPH_DEF)
+        if (p->graphs.at[i]->kind != GRAPH_CHECK && p->graphs.at[i]->kind != GRAPH_DEF &&
+            !p->graphs.at[i]->sliced)
             p->graphs.at[i] = series_graph(p, p->graphs.at[i]);
     return true;
 }
