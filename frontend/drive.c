@@ -92,6 +92,7 @@ static void set_options(Drive *d)
     c->elab.include_dirs = o->include_dirs.at;
     c->elab.ninclude_dirs = (int)o->include_dirs.n;
     c->elab.default_float = o->dtype;
+    c->elab.amp = o->amp;
     c->elab.device = o->device;
     c->elab.gpus = device_gpus(o);
     choose_model(d);
@@ -117,8 +118,6 @@ static void set_options(Drive *d)
 /* What the language or the command has and this version does not. */
 static int unsupported(const Options *o)
 {
-    if (o->amp != DT_none)
-        return message_error(STATUS_USAGE, "-famp is not supported yet");
     if (o->python)
         return message_error(STATUS_USAGE, "-python is not supported yet");
     return STATUS_DONE;

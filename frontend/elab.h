@@ -309,6 +309,7 @@ struct Elab {
     struct Turns *block_turns;  /* the scan in whose turn the checkpoint at hand stands */
     int64_t segment;            /* k of the checkpoint(k) at hand, or 0 */
     bool training, no_grad;
+    DType amp; /* the half type that casts are made to here, or DT_none */
     DType float_type;   /* the default float type here */
     DType base_float;   /* of the model */
     bool as_f64;        /* a gradient check is traced: f32 is f64 */
@@ -441,6 +442,13 @@ typedef struct {
  * 9)". */
 Diag *sizes_error(Elab *e, DiagKind kind, Span at, const SizePair *pair, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* ---- -famp (elab_autocast.c) ---- */
+
+/** Casts the arguments of a function of the prelude, or of an operator, by PyTorch's lists. */
+void autocast(Elab *e, const char *name, Value *values, uint32_t n);
+/** With -famp: v in the float type that its place is declared with; else v. */
+Val autocast_back(Elab *e, Val v, DType want);
 
 /* ---- arguments of builtins (elab_args.c); each reports and returns false ---- */
 

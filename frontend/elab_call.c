@@ -380,6 +380,12 @@ static bool check_result(Elab *e, const FnCall *c, const AstResult *r, const Env
     }
     Sizes sizes = c->sizes;
     Val x = use_val(e, v);
+    TypeInfo declared;
+    if (e->o->amp && c->fn->inst == e->root && e->frame->up == &e->root_frame && e->b.g == e->entry &&
+        type_eval(e, env, r->type, &declared, NULL)) {
+        x = autocast_back(e, x, declared.dtype);
+        *v = v_tensor(e, x);
+    }
     return type_bind(e, env, r->type, what, at, x, &sizes, false) &&
            type_check(e, env, r->type, what, at, x, &sizes);
 }
@@ -534,6 +540,13 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
         e->b.site.path = path;
         if (fn->inst && !e->as_f64)
             e->float_type = fn->inst->dtype;
+        const DType outer_amp = e->amp;
+        if (fn->file == e->prelude) {
+            autocast(e, c.who, c.value, ast->params.n);
+            e->amp = DT_none;
+        } else if (e->b.g->kind == GRAPH_TEST && fn->inst && !e->as_f64) {
+            e->amp = e->o->amp;
+        }
         const Place outer_place = e->b.place;
         if (fn->inst && (fn->inst->place != PLACE_D0 || fn->inst->moved))
             e->b.place = fn->inst->place;
@@ -541,6 +554,7 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
             c.value[i] = moved_to_place(e, &c.value[i], fn->inst->place);
         out = run_fn(e, &c);
         e->b.place = outer_place;
+        e->amp = outer_amp;
         e->float_type = outer_float;
         e->b.site.path = outer_path;
         pop_frame(e);
@@ -684,9 +698,15 @@ Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, 
             return v_poison();
         }
     }
+    autocast(e, b->name, value, n);
     Call c = {.row = b, .at = at, .arg = value, .arg_at = value_at, .n = n, .env = env};
     Value out = v_poison();
-    return b->fn(e, &c, &out) ? out : v_poison();
+    const DType amp = e->amp;
+    const bool calls_back = b->op == 0; /* `grad`, `functional_call` run the user's functions */
+    e->amp = calls_back ? amp : DT_none;
+    const bool good = b->fn(e, &c, &out);
+    e->amp = amp;
+    return good ? out : v_poison();
 }
 
 /* ---- any value ---- */

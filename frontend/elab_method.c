@@ -209,6 +209,7 @@ static void one_result(Model *m, Graph *g, const AstFn *ast, uint32_t i, const V
         GraphParam *p = &g->params.at[k];
         if (!sym_eq(p->name, name))
             continue;
+        x = autocast_back(e, x, val_info(e->p, g, p->val)->dtype);
         if (e->o->gpus)
             x = build_at_place(&e->b, x, val_info(e->p, g, p->val)->place);
         if (val_type(g, p->val).id != val_type(g, x).id)
@@ -293,7 +294,9 @@ bool trace_body(Model *m, Graph *g, Fn *fn, const Train *t)
     g->doc = fn->ast->doc;
     if (!make_inputs(m, g, fn, &args))
         return false;
+    e->amp = e->as_f64 ? DT_none : e->o->amp;
     Value v = t && t->micro > 1 ? call_in_slices(e, g, t, &args) : call_fn(e, fn, &args, (Span){0});
+    e->amp = DT_none;
     return set_results(m, g, fn->ast, &v);
 }
 

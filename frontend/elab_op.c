@@ -562,9 +562,10 @@ static void written_arithmetic(Elab *e, AstOp op, const Value *a, const Value *b
 bool binary_op(Elab *e, AstOp op, Span at, const Value *a, Span a_at, const Value *b, Span b_at,
                Value *out)
 {
-    const Value x = *a, y = *b; /* out may be an operand */
-    a = &x;
-    b = &y;
+    Value own[2] = {*a, *b}; /* out may be an operand */
+    autocast(e, op == AST_matmul ? "@" : op == AST_pow ? "**" : "", own, 2);
+    a = &own[0];
+    b = &own[1];
     *out = v_poison();
     if (is_poison(a) || is_poison(b))
         return false;

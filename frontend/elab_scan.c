@@ -178,6 +178,7 @@ static bool take_after(Turns *q, const Carried *c, const Value *old, const Value
                    sym(e, c->local->name), a_kind(now));
         return false;
     }
+    v = autocast_back(e, v, t);
     if (!keeps_type(q, c, i, v))
         return false;
     vec_push(e->a, &q->after, v);

@@ -336,9 +336,11 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
     Val *d = arena_array(e->a, Val, moved->n);
     for (uint32_t i = 0; i < moved->n; i++)
         wrt[i] = moved->at[i]->stand_in;
-    Val zero = {0, 0};
+    Val dy = {0, 0}; /* 1 */
+    if (ok && e->o->amp == DT_f16)
+        dy = loss_scale(e, t, val_info(e->p, g, g->results.at[0].val)->dtype);
     if (ok)
-        ok = differentiate(&e->b, &g->results.at[0].val, &zero, 1, wrt, moved->n, d);
+        ok = differentiate(&e->b, &g->results.at[0].val, &dy, 1, wrt, moved->n, d);
     if (!ok) {
         end_trace(m, g);
         return NULL;

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT */
 #include "frontend/elab_program.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -55,14 +56,15 @@ static uint32_t scalar_slot(const Update *u, const char *name, SlotKind kind, DT
                    .saved = true,
                    .at = u->t->decl->at};
     vec_push(e->a, &e->p->state, v);
-    if (kind == SLOT_HYPER)
-        vec_push(e->a, &vec_last(&e->p->trains).hypers, slot);
     return slot;
 }
 
 static Value hyper(const Update *u, const char *name, double initial)
 {
+    const uint32_t before = u->e->p->slots.n;
     uint32_t slot = scalar_slot(u, name, SLOT_HYPER, DT_f64, initial);
+    if (u->e->p->slots.n > before)
+        vec_push(u->e->a, &vec_last(&u->e->p->trains).hypers, slot);
     return v_late(u->e, build_state(&u->e->b, slot));
 }
 
@@ -489,11 +491,89 @@ static void accumulate(Update *u)
     }
 }
 
+/* ---- loss scaling (-famp=f16) ---- */
+
+enum { CALLS_TO_GROW = 2000 };
+
+static const double LOSS_SCALE = 65536; /* to begin with */
+
+Val loss_scale(Elab *e, Train *t, DType type)
+{
+    const Update u = {.t = t, .e = e};
+    const uint32_t slot = scalar_slot(&u, "scale", SLOT_HYPER, DT_f64, LOSS_SCALE);
+    return build_cast(&e->b, build_state(&e->b, slot), type);
+}
+
+static bool scales(const Update *u)
+{
+    return u->e->o->amp == DT_f16 && u->init;
+}
+
+/* Gradients are those of the loss times the scale. *good: all are finite. */
+static void unscale(Update *u, Val *good)
+{
+    Elab *e = u->e;
+    Builder *b = &e->b;
+    const uint32_t slot = scalar_slot(u, "scale", SLOT_HYPER, DT_f64, LOSS_SCALE);
+    const Val one = build_const(b, DT_f64, 1);
+    const Val inverse = build2(b, OP_div, one, build_state(b, slot));
+    const int64_t axis = 0;
+    Val bad = {0, 0};
+    for (uint32_t k = 0; k < u->m->segments.n; k++) {
+        if (!moves(u, k))
+            continue;
+        const Segment *seg = &u->m->segments.at[k];
+        const Val by = build_cast(b, build_at_place(b, inverse, seg->place), seg->dtype);
+        u->grads[k] = build2(b, OP_mul, u->grads[k], by);
+        const Val size = build1(b, OP_abs, u->grads[k]);
+        const Val finite = build2(b, OP_lt, size, build_const(b, seg->dtype, INFINITY));
+        const Val count = build3(b, OP_where, finite, build_const(b, DT_f32, 0),
+                                 build_const(b, DT_f32, 1)); /* NaN is below nothing */
+        const Val n = build_at_place(b, build_reduce(b, RED_add, count, &axis, 1), PLACE_D0);
+        bad = bad.node ? build2(b, OP_add, bad, n) : n;
+    }
+    *good = bad.node ? build2(b, OP_eq, bad, build_const(b, DT_f32, 0)) : (Val){0, 0};
+}
+
+/* A step whose gradients are not finite changes nothing but the scale, as PyTorch's GradScaler does:
+ * half of it then, twice after so many good ones. */
+static void skip_if_bad(Update *u, Val good, uint32_t first)
+{
+    Elab *e = u->e;
+    Builder *b = &e->b;
+    for (uint32_t i = first; i < u->g->commits.n; i++) {
+        const Commit c = u->g->commits.at[i];
+        const Val old = build_state(b, c.slot);
+        const Place place = type_at(e, old)->place;
+        u->g->commits.at[i].val =
+            build3(b, OP_where, build_at_place(b, good, place), c.val, old);
+    }
+    const uint32_t scale = scalar_slot(u, "scale", SLOT_HYPER, DT_f64, LOSS_SCALE);
+    const uint32_t calls = scalar_slot(u, "scale_calls", SLOT_COUNTER, DT_i64, 0);
+    const uint32_t skipped = scalar_slot(u, "skipped", SLOT_COUNTER, DT_i64, 0);
+    const Val zero = build_const_int(b, DT_i64, 0), one = build_const_int(b, DT_i64, 1);
+    const Val now = build2(b, OP_add, build_state(b, calls), one);
+    const Val grown = build2(b, OP_ge, now, build_const_int(b, DT_i64, CALLS_TO_GROW));
+    const Val old = build_state(b, scale);
+    const Val twice = build2(b, OP_mul, old, build_const(b, DT_f64, 2));
+    const Val half = build2(b, OP_mul, old, build_const(b, DT_f64, 0.5));
+    const Val kept = build3(b, OP_where, grown, twice, old);
+    graph_commit(e->p, u->g, scale, build3(b, OP_where, good, kept, half));
+    const Val left = build3(b, OP_where, grown, zero, now);
+    graph_commit(e->p, u->g, calls, build3(b, OP_where, good, left, zero));
+    const Val more = build3(b, OP_where, good, zero, one);
+    graph_commit(e->p, u->g, skipped, build2(b, OP_add, build_state(b, skipped), more));
+}
+
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init)
 {
     Elab *e = m->e;
     Update u = {.m = m, .t = t, .e = e, .g = g, .init = init, .grads = grads, .reached = reached};
     e->training = true;
+    const uint32_t first = g->commits.n;
+    Val good = {0, 0};
+    if (scales(&u))
+        unscale(&u, &good);
     uint32_t counter = scalar_slot(&u, "t", SLOT_COUNTER, DT_i64, 0);
     if (init && t->accumulate > 1)
         accumulate(&u);
@@ -505,5 +585,7 @@ bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph
     for (uint32_t k = 0; k < m->segments.n; k++)
         if (moves(&u, k))
             ok &= step_segment(&u, k, m->segments.at[k].key.at[t - m->trains.at]);
+    if (good.node)
+        skip_if_bad(&u, good, first);
     return ok;
 }

@@ -29,6 +29,7 @@ typedef struct {
     const char *device;       /* -device=: "cpu", "cuda", "cuda:1"; NULL or "auto": not fixed */
     int gpus;                 /* -fplace=auto: modules may be spread over so many; 0: they stay */
     DType default_float;      /* DT_none: f32 */
+    DType amp;                /* -famp=: bf16 or f16; DT_none: no casts */
     const char *instantiate;  /* -m 'LLTM(32, 128)': made instead of the file's models, or NULL */
     const char *only_model;   /* elaborate just this model, or NULL for all */
     bool inference_gradients; /* TRAINING graphs are traced with training = false (-run -grad) */

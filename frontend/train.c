@@ -349,6 +349,22 @@ static int all_epochs(Trainer *t, bool *lost)
     return 0;
 }
 
+/* -famp=f16: steps whose gradients were not finite, so that they changed nothing but the scale. */
+static void say_skipped(const Trainer *t)
+{
+    for (int i = 0; i < t->ntasks; i++) {
+        char name[300];
+        double skipped = 0, scale = 0;
+        snprintf(name, sizeof name, "%.200s.skipped", t->tasks[i].method);
+        if (tn_model_get_number(t->m, name, &skipped) || skipped == 0)
+            continue;
+        snprintf(name, sizeof name, "%.200s.scale", t->tasks[i].method);
+        tn_model_get_number(t->m, name, &scale);
+        printf("%s: skipped %.0f step%s whose gradients overflowed; the loss's scale is %.0f\n",
+               t->tasks[i].method, skipped, skipped == 1 ? "" : "s", scale);
+    }
+}
+
 /* Trains and saves; a second Ctrl-C does not lose what is being saved. */
 static int train_and_save(Trainer *t, bool *lost)
 {
@@ -359,6 +375,8 @@ static int train_and_save(Trainer *t, bool *lost)
     if (!status && stop_signal())
         printf(t->stopped_batch ? "stopped in epoch %d\n" : "stopped before epoch %d\n",
                t->stopped_epoch);
+    if (!status)
+        say_skipped(t);
     if (!status && save)
         status = train_save(t, save);
     stop_release(&guard);

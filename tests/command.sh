@@ -460,12 +460,9 @@ scatters 36 13.0.4.9.4.0.13.0.4.9.4.0 thirds.tn:
 END
 
 # --- not in this version -------------------------------------------------------------------------------
-for o in '-S -python' -famp=bf16 -fplace=auto; do
-    name=${o#-S }
-    expect 2 "${name%=bf16} is not supported yet" -- "$tenon" $o "$digits" -o out/r
-done
+expect 2 '-python is not supported yet' -- "$tenon" -S -python "$digits" -o out/r
 not_yet() { "$tenon" --help | tr -s ' \n' ' ' | grep -o 'not yet' | wc -l; }
-expect 0 '^3$' -- not_yet # --help marks each of them
+expect 0 '^1$' -- not_yet # --help marks it
 
 # --- --help, --explain ---------------------------------------------------------------------------------
 expect 0 '@FILE.npz:NAME' -- "$tenon" --help
