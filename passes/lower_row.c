@@ -355,7 +355,11 @@ static void emit_shares(Row *w, Shares *sh, const RowAxes *x, const RowSched *s,
 /* --- the kernel
  * ---------------------------------------------------------------------------------------- */
 
-static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
+typedef enum { ROW_MADE, ROW_AGAIN, ROW_PLAIN } RowResult;
+
+/* vectors: nothing is made (ROW_PLAIN) if lanes cannot own neighbours; holds then for the kernel.
+ */
+static RowResult build_row(Lower *l, const FuseGroup *grp, const GuardTerm *vectors, Step **step)
 {
     Row w;
     make_row(l, grp, &w);
@@ -378,12 +382,16 @@ static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
     RowSched s = {.vec = 1};
     if (l->o->cuda && x.nreduced && !x.columns)
         s.vec = sched_cuda_width(w.b, x.reduced[x.nreduced - 1], blocks, 3 * w.nphases, true);
+    if (vectors && s.vec == 1)
+        return ROW_PLAIN;
+    if (vectors)
+        w.b->k->when = (Guard){vectors, 1};
     sched_row(w.b, &x, row_keeps(&w, &x, nside) + nside, &s);
     KBlock cell = {0};
     for (uint32_t i = 0; i < w.nphases; i++)
         emit_phase(&w, &cell, &w.phase[i], &x, &s);
     if (!kbuild_in_place(w.b, &cell))
-        return false;
+        return ROW_AGAIN;
     if (side) {
         make_shares(&w, &x, &shares);
         emit_shares(&w, &shares, &x, &s, &cell);
@@ -393,19 +401,68 @@ static bool build_row(Lower *l, const FuseGroup *grp, Step **step)
     *step = kbuild_end(w.b, grp->site, lower_text(l, grp->roots.at[grp->roots.n - 1].val));
     if (side)
         split_join(&shares.split);
-    return true;
+    return ROW_MADE;
 }
 
 Step *lower_rows(Lower *l, const FuseGroup *grp)
 {
     Step *step = NULL;
-    while (!build_row(l, grp, &step)) {
+    while (build_row(l, grp, NULL, &step) == ROW_AGAIN) {
     }
     return step;
+}
+
+/* The size that is the length of the rows, if that is no number; else {0}. */
+static Symbol row_symbol(const Lower *l, const FuseGroup *grp)
+{
+    Symbol n = {0};
+    const bool last = grp->rank && grp->reduced >> (grp->rank - 1) & 1;
+    if (!l->o->cuda || is_side(grp) || !last ||
+        !dim_is_symbol(l->t, grp->domain[grp->rank - 1], &n) ||
+        dim_symbol(l->t, n)->kind != SYM_SIZE || dim_symbol(l->t, n)->div != 1)
+        return (Symbol){0};
+    return n;
+}
+
+/* Rows of any length on a GPU: besides, a version for lengths that are multiples of what a lane
+ * reads at once. */
+static void lower_long_rows(Lower *l, const FuseGroup *grp)
+{
+    const uint32_t from = l->h->steps.n;
+    const Symbol n = row_symbol(l, grp);
+    lower_rows(l, grp);
+    if (!n.id)
+        return;
+    const int size = dtype_size(val_info(l->p, l->g, vec_last(&grp->roots).val)->dtype);
+    const int64_t by = size >= 8 ? 2 : size <= 2 ? 8 : 4;
+    const Dim length = dim_of(l->t, n);
+    const Dim left = dim_mod(l->t, length, dim_const(l->t, by));
+    GuardTerm *whole = arena_new(l->a, GuardTerm);
+    *whole = (GuardTerm){.kind = G_DIVISIBLE, .a = length, .k = by};
+    const uint32_t end = l->h->steps.n;
+    Step *step = NULL;
+    RowResult made;
+    dim_symbol(l->t, n)->div = by;
+    while ((made = build_row(l, grp, whole, &step)) == ROW_AGAIN) {
+    }
+    dim_symbol(l->t, n)->div = 1;
+    if (made == ROW_PLAIN)
+        return;
+    steps_when(l, end, *whole);
+    GuardTerm *rest = arena_new(l->a, GuardTerm);
+    *rest = (GuardTerm){.kind = G_LT, .a = dim_const(l->t, 0), .b = left};
+    for (uint32_t i = from; i < end; i++) {
+        Guard *g = &l->h->steps.at[i].when;
+        GuardTerm *terms = arena_array(l->a, GuardTerm, g->n + 1);
+        for (uint32_t k = 0; k < g->n; k++)
+            terms[k] = g->at[k];
+        terms[g->n] = *rest;
+        *g = (Guard){terms, g->n + 1};
+    }
 }
 
 void lower_row(Lower *l, const FuseGroup *grp)
 {
     if (!lower_split(l, grp))
-        lower_rows(l, grp);
+        lower_long_rows(l, grp);
 }

@@ -252,6 +252,14 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" rows N=50 i=arange w=randn
     counted 1e-5 "" soft N=9 x=randn
     counted 1e-5 "" norm N=9 x=randn
+    # rows of any length: one version where vectors divide it, one for the others
+    counted 1e-5 "" softs N=9 L=640 x=randn
+    check "softs, L=640: 16 bytes a lane" python3 -c 'import json, sys
+k = json.load(open("counters.json"))["kernels"][0]
+sys.exit(k["load_bytes"] != 512 * k["load_requests"])'
+    both maps 1e-5 "" softs N=9 L=641 x=randn
+    both maps 1e-5 "" softs N=9 L=3 x=randn
+    both maps 1e-5 "" softs N=9 L=4 x=randn
 }
 
 failures() {
