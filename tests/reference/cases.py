@@ -167,6 +167,8 @@ OPTIMISERS = {
                 "torch.optim.RMSprop(p, 0.02, momentum=0.5, centered=True)"),
     "adagrad": ("optim.Adagrad(lr = 0.1, lr_decay = 0.2)", "torch.optim.Adagrad(p, 0.1, 0.2)"),
     "adadelta": ("optim.Adadelta(lr = 0.5, weight_decay = 0.1)", "torch.optim.Adadelta(p, 0.5, weight_decay=0.1)"),
+    "adafactor": ("optim.Adafactor(lr = 0.05, weight_decay = 0.1)", "torch.optim.Adafactor(p, 0.05, weight_decay=0.1)"),
+    "muon": ("optim.Muon(lr = 0.02, weight_decay = 0.1)", None),
     "lion": ("optim.Lion(lr = 0.02, weight_decay = 0.1)", None),
 }
 

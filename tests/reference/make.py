@@ -194,6 +194,39 @@ class Lion:
                 p.copy_(p * (1 - self.lr * self.wd) - self.lr * u)
 
 
+class Muon:
+    """As torch.optim.Muon of later versions, but in full precision; what is no matrix moves as by AdamW."""
+    def __init__(self, params, lr, wd):
+        self.params, self.lr, self.wd, self.t = list(params), lr, wd, 0
+        self.m = [torch.zeros_like(p) for p in self.params]
+        self.v = [torch.zeros_like(p) for p in self.params]
+
+    def zero_grad(self):
+        for p in self.params:
+            p.grad = None
+
+    def step(self):
+        self.t += 1
+        with torch.no_grad():
+            for p, m, v in zip(self.params, self.m, self.v):
+                g = p.grad
+                p.mul_(1 - self.lr * self.wd)
+                if p.ndim != 2:
+                    m.lerp_(g, 0.1)
+                    v.lerp_(g * g, 0.001)
+                    p.sub_(self.lr * m / (1 - 0.9 ** self.t) / (torch.sqrt(v / (1 - 0.999 ** self.t)) + 1e-8))
+                    continue
+                m.lerp_(g, 0.05)
+                u = g.lerp(m, 0.95)
+                x = u.T if u.shape[0] > u.shape[1] else u
+                x = x / x.norm().clamp(min=1e-7)
+                for _ in range(5):
+                    gram = x @ x.T
+                    x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+                x = x.T if u.shape[0] > u.shape[1] else x
+                p.sub_(self.lr * max(1, u.shape[0] / u.shape[1]) ** 0.5 * x)
+
+
 def optimisers():
     x, y = draw((cases.N, 5), "normal"), torch.tensor(rng.integers(0, 3, cases.N))
     out = {"in.x": x.numpy(), "in.y": y.numpy()}
@@ -202,7 +235,7 @@ def optimisers():
             if clip < 1 and name not in ("sgd", "adamw"):
                 continue
             net = Net()
-            o = eval(text, {"torch": torch, "p": net.parameters()}) if text else Lion(net.parameters(), 0.02, 0.1)
+            o = eval(text, {"torch": torch, "p": net.parameters()}) if text else {"lion": Lion, "muon": Muon}[name](net.parameters(), 0.02, 0.1)
             for _ in range(3):
                 o.zero_grad()
                 F.cross_entropy(net(x), y).backward()
@@ -289,7 +322,7 @@ def named(name, make):
 
 os.makedirs(DATA, exist_ok=True)
 wanted = sys.argv[1:]  # none: all
-if not wanted or set(wanted) & {"activations", "rows", "losses", "modules", "lltm", "digits", "optimisers"}:
+if not wanted or set(wanted) & {"activations", "rows", "losses", "modules", "lltm", "digits", "optimisers"}:  # one after the other, from one stream of draws
     for g, r in cases.GROUPS.items():
         function_group(g, r)
     modules()
