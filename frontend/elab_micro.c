@@ -3,9 +3,9 @@
  *
  *   %l = mean(f(%x))        ->    (sum f(%x_0) + .. + sum f(%x_N-1)) / (numbers of the whole batch)
  *
- * Values with the batch among their axes are made slice by slice; they must not depend on other rows.
- * A sum over the batch is the sum of the slices' sums, and what is made of such sums is made once.
- * SPDX-License-Identifier: MIT */
+ * Values with the batch among their axes are made slice by slice; they must not depend on other
+ * rows. A sum over the batch is the sum of the slices' sums, and what is made of such sums is made
+ * once. SPDX-License-Identifier: MIT */
 #include "frontend/elab_program.h"
 
 #include <string.h>
@@ -79,14 +79,16 @@ static bool mixes_rows(const Micro *m, const Node *n, int axis)
     case OP_slice: {
         int64_t start;
         const int64_t step = node_attr(n, ATTR_step).at[axis];
-        return step != 1 || !dim_is_const(m->e->dims, node_dim(n, ATTR_start, (uint32_t)axis), &start) ||
+        return step != 1 ||
+               !dim_is_const(m->e->dims, node_dim(n, ATTR_start, (uint32_t)axis), &start) ||
                start != 0;
     }
     case OP_pad:
     case OP_concat:
-        return n->op == OP_concat ? node_int(n, ATTR_axis) == axis
-                                  : !dim_is_zero(m->e->dims, node_dim(n, ATTR_lo, (uint32_t)axis)) ||
-                                        !dim_is_zero(m->e->dims, node_dim(n, ATTR_hi, (uint32_t)axis));
+        return n->op == OP_concat
+                   ? node_int(n, ATTR_axis) == axis
+                   : !dim_is_zero(m->e->dims, node_dim(n, ATTR_lo, (uint32_t)axis)) ||
+                         !dim_is_zero(m->e->dims, node_dim(n, ATTR_hi, (uint32_t)axis));
     case OP_scan:
         return mentions_batch(m, node_dim(n, ATTR_trip, 0));
     default:
@@ -167,7 +169,8 @@ static bool sums_rows(const Micro *m, const Node *n)
     if (n->op != OP_dot)
         return false;
     int other;
-    return batch_axis(m, n->in[0], &axis) && batch_axis(m, n->in[1], &other) && axis >= 0 && other >= 0;
+    return batch_axis(m, n->in[0], &axis) && batch_axis(m, n->in[1], &other) && axis >= 0 &&
+           other >= 0;
 }
 
 /* v: the same value of each slice. */
@@ -177,8 +180,9 @@ static Val combine(Micro *m, const Val *v)
     const Node n = *graph_node(m->g, v[0]);
     int axis;
     if (m->failed || m->done[v[0].node].node)
-        return m->failed ? v[0] : n.nout > 1 ? val_result(m->done[v[0].node], v[0].result)
-                                             : m->done[v[0].node];
+        return m->failed    ? v[0]
+               : n.nout > 1 ? val_result(m->done[v[0].node], v[0].result)
+                            : m->done[v[0].node];
     if (n.op == OP_dim && mentions_batch(m, node_dim(&n, ATTR_shape, 0))) {
         const Dim d = widened(m, node_dim(&n, ATTR_shape, 0));
         if (d.id)
@@ -230,7 +234,8 @@ static bool find_batch(Micro *m)
         }
     }
     elab_error(e, DIAG_bad_train, m->t->decl->at,
-               "micro: no argument of '%s' begins with a size that is left open", sym(e, m->t->name));
+               "micro: no argument of '%s' begins with a size that is left open",
+               sym(e, m->t->name));
     return false;
 }
 
@@ -322,8 +327,9 @@ Value call_in_slices(Elab *e, Graph *g, const Train *t, const Args *args)
                 return v_poison();
             if (x.node >= first)
                 cuts[ncuts++] = x;
-            vec_push(e->a, &slice,
-                     ((Arg){.name = args->at[i].name, .value = v_tensor(e, x), .at = args->at[i].at}));
+            vec_push(
+                e->a, &slice,
+                ((Arg){.name = args->at[i].name, .value = v_tensor(e, x), .at = args->at[i].at}));
         }
         v[k] = call_fn(e, t->method, &slice, (Span){0});
         if (is_poison(&v[k]))

@@ -1,8 +1,8 @@
 /* elab_split.c: -fplace=auto over several GPUs: the longest list of modules is cut into neighbours,
  * a GPU each, so that the largest share of parameters is as small as it can be. What the model has
- * before the list goes with the first share, what it has behind it with the last, unless it shares a
- * parameter with the first. A value goes to the next GPU where a module of the next share is called
- * with it. SPDX-License-Identifier: MIT */
+ * before the list goes with the first share, what it has behind it with the last, unless it shares
+ * a parameter with the first. A value goes to the next GPU where a module of the next share is
+ * called with it. SPDX-License-Identifier: MIT */
 #include "frontend/elab_program.h"
 
 #include <stdio.h>
@@ -104,7 +104,8 @@ static void place_below(Elab *e, const Value *v, Place place)
     v->inst->place = place;
     v->inst->moved = true;
     for (uint32_t i = 0; i < v->inst->members.n; i++)
-        if (v->inst->members.at[i].kind != MEMBER_state && holds_instance(&v->inst->members.at[i].value))
+        if (v->inst->members.at[i].kind != MEMBER_state &&
+            holds_instance(&v->inst->members.at[i].value))
             place_below(e, &v->inst->members.at[i].value, place);
 }
 

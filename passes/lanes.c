@@ -1,13 +1,14 @@
-/* lanes.c: the order of steps over several devices. One after the other, as groups come, a device that
- * waits for another would stand still though later steps are ready: what is given out in another
- * order keeps all of them busy. Each lane (a device, or its copies) takes the first step, in the old
- * order, whose operands are there by the time that it is free; times are those of hint sizes.
+/* lanes.c: the order of steps over several devices. One after the other, as groups come, a device
+ * that waits for another would stand still though later steps are ready: what is given out in
+ * another order keeps all of them busy. Each lane (a device, or its copies) takes the first step,
+ * in the old order, whose operands are there by the time that it is free; times are those of hint
+ * sizes.
  *
  *   cuda:0  a0 . . b0 a1 . . b1            cuda:0  a0 a1 a2 b0 a3 b1 ..
  *   cuda:1     c0 d0     c1 d1     ->      cuda:1     c0 d0 c1 d1 ..
  *
- * Old before new: a slice's gradient goes before the next slice, as soon as it can, and its memory is
- * free again. SPDX-License-Identifier: MIT */
+ * Old before new: a slice's gradient goes before the next slice, as soon as it can, and its memory
+ * is free again. SPDX-License-Identifier: MIT */
 #include "passes/lower_internal.h"
 
 #include <string.h>

@@ -3,7 +3,8 @@
  *   %two = const {2} : f32[]            %two = const {2} : f32[] @d2
  *   %y = mul %x, %two : f32[B] @d2      %y = mul %x, %two : f32[B] @d2
  *
- * so that what is stored of constants and sizes lies where it is read. SPDX-License-Identifier: MIT */
+ * so that what is stored of constants and sizes lies where it is read. SPDX-License-Identifier: MIT
+ */
 #include "passes/pipeline.h"
 
 static Place place_of(const Rewrite *rw, const Node *n)

@@ -1,7 +1,8 @@
-/* lanes.c: steps over several devices. Each device works through its steps in their order, and has a
- * second lane for copies from and to other devices; what one lane needs of another it waits for, by
- * an event behind the step in question. Which steps these are, the memory says that steps read and
- * write: found once a plan, and a step that waits for another waits for all that one has waited for.
+/* lanes.c: steps over several devices. Each device works through its steps in their order, and has
+ * a second lane for copies from and to other devices; what one lane needs of another it waits for,
+ * by an event behind the step in question. Which steps these are, the memory says that steps read
+ * and write: found once a plan, and a step that waits for another waits for all that one has waited
+ * for.
  *
  *     cuda:0       h = x * a .................. next slice ...
  *     cuda:0 copies          t = h
@@ -16,13 +17,13 @@
 
 enum { NONE = -1 };
 
-/* Steps that run one after the other on a lane. Lane 2 * place is the device's, the next one that of
- * its copies. */
+/* Steps that run one after the other on a lane. Lane 2 * place is the device's, the next one that
+ * of its copies. */
 typedef struct {
     int first, end, lane;
-    bool serial;          /* a loop over several devices: alone, and one step after the other */
-    int wait, nwaits;     /* waits[wait ..]: units to wait for */
-    tn_event event;       /* behind it, where others wait for it */
+    bool serial;      /* a loop over several devices: alone, and one step after the other */
+    int wait, nwaits; /* waits[wait ..]: units to wait for */
+    tn_event event;   /* behind it, where others wait for it */
     bool waited_for;
 } Unit;
 
@@ -132,7 +133,8 @@ static void add_step(Planner *q, const tn_step *s, bool whole)
 
 /* --- units ------------------------------------------------------------------------------------ */
 
-/* A copy goes along the lane for copies of the GPU that it is read from, else that it is made on. */
+/* A copy goes along the lane for copies of the GPU that it is read from, else that it is made on.
+ */
 static int lane_of(const tn_model *m, const tn_program *p, const tn_step *s)
 {
     if (!tn__crosses(p, s))
@@ -327,8 +329,7 @@ static tn_status wait_on(tn_stream *s, const tn_event *e)
         return TN_OK;
     tn__device *d = waits->ops->host ? works : waits;
     d->ops->enter(d);
-    const tn_status r =
-        waits->ops->host ? works->ops->event_sync(e) : waits->ops->event_wait(s, e);
+    const tn_status r = waits->ops->host ? works->ops->event_sync(e) : waits->ops->event_wait(s, e);
     d->ops->leave(d);
     return r;
 }

@@ -1,6 +1,6 @@
-/* devices.c: an instance over two GPUs through its C functions: tensors where they belong, streams of the
- * caller's, tapes, gradients, and mistakes. Compiled with two_gpu.tn of models (devices.sh program).
- * SPDX-License-Identifier: MIT */
+/* devices.c: an instance over two GPUs through its C functions: tensors where they belong, streams
+ * of the caller's, tapes, gradients, and mistakes. Compiled with two_gpu.tn of models (devices.sh
+ * program). SPDX-License-Identifier: MIT */
 #include "TwoGPU.h"
 
 #include <stdio.h>
@@ -50,8 +50,8 @@ static void compare(const float *a, const float *b, const char *what)
     exit(1);
 }
 
-/* Arguments in memory of the host, and on the two GPUs with a stream of the caller's: the same bits, again
- * and again, and no memory is left behind. */
+/* Arguments in memory of the host, and on the two GPUs with a stream of the caller's: the same
+ * bits, again and again, and no memory is left behind. */
 static void call_often(tn_context *ctx, TwoGPU *m, float *numbers, float *expected)
 {
     static float got[ROWS * N];
