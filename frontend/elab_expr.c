@@ -304,10 +304,6 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
     default:
         break;
     }
-    if (base->kind == V_file && base->file->is_std && !strcmp(text, "CTCLoss")) {
-        elab_unsupported(e, name_at, "%s", text);
-        return v_poison();
-    }
     Diag *d;
     if (base->kind == V_instance || base->kind == V_file)
         d = elab_error(e, DIAG_unknown_name, name_at, "%s has no '%s'",
