@@ -28,6 +28,20 @@ static void commas(StrBuf *out, int64_t n)
     }
 }
 
+/* Where values are, as the text says it. */
+static const char *place_name(Arena *a, Place place)
+{
+    return place == PLACE_D0 ? "auto" : place == PLACE_HOST ? "cpu" : device_text(a, place);
+}
+
+static void show_value(Drive *d, const Program *p, const Graph *g, Sym name, Val v, StrBuf *out)
+{
+    const Place place = val_info(p, g, v)->place;
+    sb_printf(out, "%s: %s", sym_text(d->c->cx->names, name), type_text(p, d->a, val_type(g, v)));
+    if (place != PLACE_D0)
+        sb_printf(out, " on %s", place_name(d->a, place));
+}
+
 static void show_model(Drive *d, const Program *p, StrBuf *out)
 {
     const Interner *names = d->c->cx->names;
@@ -40,11 +54,12 @@ static void show_model(Drive *d, const Program *p, StrBuf *out)
             continue;
         int64_t n = 1;
         dim_is_const(d->c->cx->dims, type_numel((Program *)(uintptr_t)p, v->type), &n);
-        sb_printf(out, "  %-10s %-40s %-24s auto ",
+        sb_printf(out, "  %-10s %-40s %-24s %s ",
                   !v->is_param   ? "buffer"
                   : v->trainable ? "param"
                                  : "frozen",
-                  sym_text(names, v->name), type_text(p, d->a, v->type));
+                  sym_text(names, v->name), type_text(p, d->a, v->type),
+                  place_name(d->a, type_info(p, v->type)->place));
         commas(out, n);
         for (uint32_t k = 0; k < v->aliases.n; k++)
             sb_printf(out, "%s%s", k ? ", " : "   also ", sym_text(names, v->aliases.at[k]));
@@ -64,13 +79,15 @@ static void show_model(Drive *d, const Program *p, StrBuf *out)
         if (g->kind != GRAPH_METHOD)
             continue;
         sb_printf(out, "  method %s(", sym_text(names, g->name));
-        for (uint32_t k = 0; k < g->params.n; k++)
-            sb_printf(out, "%s%s: %s", k ? ", " : "", sym_text(names, g->params.at[k].name),
-                      type_text(p, d->a, val_type(g, g->params.at[k].val)));
+        for (uint32_t k = 0; k < g->params.n; k++) {
+            sb_puts(out, k ? ", " : "");
+            show_value(d, p, g, g->params.at[k].name, g->params.at[k].val, out);
+        }
         sb_puts(out, ") -> (");
-        for (uint32_t k = 0; k < g->results.n; k++)
-            sb_printf(out, "%s%s: %s", k ? ", " : "", sym_text(names, g->results.at[k].name),
-                      type_text(p, d->a, val_type(g, g->results.at[k].val)));
+        for (uint32_t k = 0; k < g->results.n; k++) {
+            sb_puts(out, k ? ", " : "");
+            show_value(d, p, g, g->results.at[k].name, g->results.at[k].val, out);
+        }
         sb_puts(out, ")\n");
     }
 }

@@ -516,6 +516,11 @@ Builder elab_builder(Elab *e, Graph *g);
 /** -fplace=auto: places modules (elab_split.c); a value, or a list of them, on a device. */
 void split_over_gpus(Elab *e);
 Value moved_to_place(Elab *e, const Value *v, Place place);
+/** A method is called: its tensors are made on the instance's device, and -fplace=auto copies there
+ * what it is given. e->b.place is the caller's to keep. NULL: no method. */
+void enter_instance(Elab *e, const Instance *inst, Value *value, uint32_t n);
+/** cuda(i). */
+Value gpu_numbered(Elab *e, int64_t i, Span at);
 /** Reports where a value is not on the device that it should be on. */
 bool check_same_place(Elab *e, Span at, const char *what, Place got, Place want);
 

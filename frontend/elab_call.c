@@ -548,10 +548,7 @@ Value call_fn(Elab *e, Fn *fn, const Args *args, Span at)
             e->amp = e->o->amp;
         }
         const Place outer_place = e->b.place;
-        if (fn->inst && (fn->inst->place != PLACE_D0 || fn->inst->moved))
-            e->b.place = fn->inst->place;
-        for (uint32_t i = 0; fn->inst && fn->inst->moved && i < ast->params.n; i++)
-            c.value[i] = moved_to_place(e, &c.value[i], fn->inst->place);
+        enter_instance(e, fn->inst, c.value, ast->params.n);
         out = run_fn(e, &c);
         e->b.place = outer_place;
         e->amp = outer_amp;
@@ -782,14 +779,8 @@ Value call_value(Elab *e, const Env *env, const Value *f, const Args *args, Span
         return f->module->decl->kind == DECL_optimizer ? call_optimizer(e, f->module, args, at)
                                                        : make_instance(e, env, f->module, args, at);
     case V_device:
-        if (f->i == 0 && args->n == 1 && args->at[0].value.kind == V_int) {
-            const int64_t i = args->at[0].value.i;
-            if (i >= 0 && i < MAX_GPUS)
-                return (Value){.kind = V_device, .i = i};
-            elab_error(e, DIAG_bad_number, args->at[0].at,
-                       "cuda(%lld): GPUs are numbered from 0 to %d", (long long)i, MAX_GPUS - 1);
-            return v_poison();
-        }
+        if (f->i == 0 && args->n == 1 && args->at[0].value.kind == V_int)
+            return gpu_numbered(e, args->at[0].value.i, args->at[0].at);
         break;
     default:
         break;

@@ -45,6 +45,15 @@ Value device_value(const Elab *e, Place place)
     return (Value){.kind = V_device, .i = i};
 }
 
+Value gpu_numbered(Elab *e, int64_t i, Span at)
+{
+    if (i >= 0 && i < MAX_GPUS)
+        return (Value){.kind = V_device, .i = i};
+    elab_error(e, DIAG_bad_number, at, "cuda(%lld): GPUs are numbered from 0 to %d", (long long)i,
+               MAX_GPUS - 1);
+    return v_poison();
+}
+
 const char *place_str(Elab *e, Place place)
 {
     const Value v = device_value(e, place);

@@ -213,3 +213,12 @@ Value moved_to_place(Elab *e, const Value *v, Place place)
     w.list = named;
     return w;
 }
+
+void enter_instance(Elab *e, const Instance *inst, Value *value, uint32_t n)
+{
+    if (!inst || (inst->place == PLACE_D0 && !inst->moved))
+        return;
+    e->b.place = inst->place;
+    for (uint32_t i = 0; i < n && inst->moved; i++)
+        value[i] = moved_to_place(e, &value[i], inst->place);
+}
