@@ -164,6 +164,50 @@ static void print_loads(Cuda *c, const KStmt *loop, int width, const char *rest)
     }
 }
 
+/* --- random numbers ---
+ * Element i is word i % 4 of block i / 4: neighbours draw whole blocks. */
+
+/* Uniform numbers that happen for all neighbours, from the first of a block on. */
+static void find_draws(Cuda *c, KExpr e, Symbol axis, Loads *out)
+{
+    DimTable *d = cuda_dims(c);
+    const KExprInfo *x = kexpr(c->t.k, e);
+    if (c->t.let[e.id].text || c->t.seen[e.id] == c->t.mark)
+        return;
+    c->t.seen[e.id] = c->t.mark;
+    for (uint32_t i = 0; i < x->nin && x->kind != KE_SELECT; i++)
+        find_draws(c, x->in[i], axis, out);
+    if (x->kind != KE_RANDOM || x->field != RANDOM_UNIFORM || out->n == 64 ||
+        dim_mentions_kind(d, x->index, SYM_LOADED))
+        return;
+    const DimSubst zero = {axis, dim_const(d, 0)};
+    const Dim rest = dim_substitute(d, x->index, &zero, 1);
+    if (dim_same(dim_sub(d, x->index, rest), dim_of(d, axis)) && is_multiple(c, rest, 4))
+        out->load[out->n++] = e;
+}
+
+static void print_draws(Cuda *c, const KStmt *loop, int width)
+{
+    KText *t = &c->t;
+    Loads draws = {.n = 0};
+    t->mark++;
+    for (uint32_t i = 0; i < loop->body.n && width % 4 == 0; i++)
+        if (loop->body.at[i].expr.id)
+            find_draws(c, loop->body.at[i].expr, loop->axis, &draws);
+    for (int i = 0; i < draws.n; i++) {
+        const KExprInfo *x = kexpr(t->k, draws.load[i]);
+        if (kexpr_depends(t, x->in[0], loop->axis))
+            continue;
+        const char *name = name_unique(&t->names, "drawn");
+        const char *first = ktext_dim_at(t, x->index, PREC_UNARY);
+        emit_line(&t->e, "float %s[%d];", name, width);
+        for (int at = 0; at < width; at += 4)
+            emit_line(&t->e, "tn_uniform4(%s, (unsigned long long)%s / 4 + %d, %s + %d);",
+                      ktext_expr(t, x->in[0]).text, first, at / 4, name, at);
+        t->vector[draws.load[i].id] = (Text){arena_printf(t->a, "%s[k]", name), PREC_PRIMARY};
+    }
+}
+
 static void forget_loads(KText *t)
 {
     for (uint32_t i = 0; i < t->k->exprs.n; i++)
@@ -253,6 +297,7 @@ void cuda_vector_body(Cuda *c, const KStmt *whole, int width, const char *regist
     rest_of.body.n -= first;
     const char *rest = print_rest(c, loop, width);
     print_loads(c, loop, width, rest);
+    print_draws(c, loop, width);
     const char **to = declare_stores(c, loop, width);
     Symbol k = dim_new_symbol(d, SYM_AXIS, sym_of(t->p->cx->names, "k"), dim_const(d, width));
     t->symbol[k.id] = "k";

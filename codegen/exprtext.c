@@ -329,8 +329,8 @@ Text ktext_expr(KText *t, KExpr e)
         return kept(t, x);
     case KE_KEY:
         return key_text(t, x);
-    case KE_RANDOM:
-        return random_text(t, x);
+    case KE_RANDOM: /* drawn with its neighbours, or alone */
+        return t->vector[e.id].text ? t->vector[e.id] : random_text(t, x);
     }
     die("kernel %s: expression of unknown kind", sym_text(t->p->cx->names, t->k->name));
 }

@@ -243,6 +243,9 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     # more than fits into shared memory
     both maps 0 "" turned_wide N=45 M=70 a=randn b=randn c=randn d=randn e=randn f=randn
     counted 0 "" bias -training N=5 x=randn b=randn r=randn
+    check "four neighbours draw one block" sh -c '"$0" -S -target=cuda "$1" -o printed/ &&
+        [ "$(grep -c "tn_uniform4(v" printed/maps.cu)" -ge 2 ] && ! grep -q "tn_uniform(" printed/maps.cu' \
+        "$tenon" "$root/tests/cuda/maps.tn"
     name=z
     counted 0 "" odd_axis x=randn y=randn
     counted 0 "" halves N=9 x=randn y=randn
