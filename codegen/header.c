@@ -22,8 +22,9 @@ static const char *arg_text(const HostModel *m, const HostProgram *h, uint32_t i
 {
     const HostArg *arg = &h->args.at[i];
     const Buffer *b = &h->buffers.at[arg->buf];
-    return arena_printf(a, "%s: %s%s%s%s", entry_arg_name(a, m, h, i), dtype_name(b->dtype),
-                        shape_text(m->p, a, b->shape, b->rank),
+    const char *where = b->place == PLACE_D0 ? "" : device_text(a, b->place);
+    return arena_printf(a, "%s: %s%s%s%s%s%s", entry_arg_name(a, m, h, i), dtype_name(b->dtype),
+                        shape_text(m->p, a, b->shape, b->rank), *where ? " on " : "", where,
                         arg->optional ? " (may be NULL)" : "",
                         arg->inout && i < h->nargs ? " (updated in place)" : "");
 }

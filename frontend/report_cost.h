@@ -33,7 +33,8 @@ bool report_work(const At *at, const HostProgram *h, const Step *s, ReportWork *
 typedef struct {
     int launches, products;
     int64_t read, written, least, flops;
-    int64_t peak;  /* bytes of the arena of temporaries, placed as the runtime does */
+    int64_t peak;  /* bytes of the arena of temporaries, placed as the runtime does: of the fullest
+                      device */
     int64_t saved; /* bytes that wait for the backward pass */
 } ReportCost;
 
@@ -44,6 +45,7 @@ typedef struct {
     const char *name;
     bool saved; /* on the tape, else temporary */
     int64_t at, bytes;
+    Place place; /* bytes are those of a device */
     uint32_t first, last;
 } ReportBuffer;
 
