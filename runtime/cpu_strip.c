@@ -104,6 +104,16 @@ static void cut_panels(Cut *c, const tn_program *p, const tn_strip *s, const int
     }
 }
 
+static void place_buffers(Cut *c)
+{
+    c->bytes = 0;
+    for (int i = 0; i < c->nbuffers; i++) {
+        c->place[i] = c->bytes;
+        c->bytes += ((size_t)(c->block * c->row_bytes[i]) + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
+    }
+}
+
+/* Where packed operands would take more memory than all rows do, the rows are one block. */
 static Cut cut(const tn_program *p, const int64_t *d, const size_t *bytes, int strip, int threads)
 {
     const tn_strip *s = &p->strips[strip];
@@ -125,11 +135,16 @@ static Cut cut(const tn_program *p, const int64_t *d, const size_t *bytes, int s
     c.blocks = c.per ? c.rows / c.size * c.per : (c.rows + c.block - 1) / c.block;
     if (!s->depth)
         c.slots = (int)least(least(c.blocks, threads), MAX_SLOTS);
-    for (int i = 0; i < c.nbuffers; i++) {
-        c.place[i] = c.bytes;
-        c.bytes += ((size_t)(c.block * c.row_bytes[i]) + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;
-    }
+    place_buffers(&c);
     cut_panels(&c, p, s, d);
+    if (c.shared && (size_t)(c.rows * width) <= c.shared + (size_t)c.slots * c.bytes) {
+        c.block = c.rows;
+        c.blocks = c.slots = 1;
+        c.per = 0;
+        c.shared = 0;
+        memset(c.panels, 0, sizeof c.panels);
+        place_buffers(&c);
+    }
     return c;
 }
 

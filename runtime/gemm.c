@@ -29,6 +29,7 @@ enum {
     WIDE_ROWS = 28,            /* rows of a widened to f32 at a time */
     COPY_BYTES = 112 * KB * 4, /* of rows that are copied at a time */
     SUMS = 64,                 /* elements of a sum cell */
+    RUNS = 16, /* panels, and rows, of a b that are packed together, where its rows are long runs */
     PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
     CELL_FLOPS = 1000000 /* some 10 microseconds: worth another thread */
 };
@@ -594,13 +595,13 @@ static void pack_panels(void *ctx, int64_t lo, int64_t hi)
     const Packing *p = ctx;
     const Work *w = p->w;
     const tn__gemm_args *g = &w->g;
-    const int64_t nr = 2 * w->kernels->lanes;
-    for (int64_t i = lo; i < hi; i++)
-        for (int64_t k = 0; k < g->k; k += KB) {
+    const int64_t nr = 2 * w->kernels->lanes, step = g->b.cols == 1 ? RUNS : KB;
+    for (int64_t k = 0; k < g->k; k += step)
+        for (int64_t i = lo; i < hi; i++) {
             const int64_t n = i * nr;
             w->kernels->pack(p->to + (n * g->k + k * nr) * w->size, nr,
                              (const char *)g->b.data + (k * g->b.rows + n * g->b.cols) * w->size,
-                             g->b.rows, g->b.cols, least(KB, g->k - k), least(nr, g->n - n), nr);
+                             g->b.rows, g->b.cols, least(step, g->k - k), least(nr, g->n - n), nr);
         }
 }
 
@@ -612,8 +613,8 @@ static int64_t panels_of(const Work *w)
 size_t tn__gemm_pack_bytes(const tn__gemm_args *args)
 {
     Work w = {0};
-    if (prepare(&w, args, TN__GEMM_AVX512) || w.narrow || w.dots || w.g.b.cols == 1 ||
-        w.g.c.cols != 1 || w.g.m < 2)
+    if (prepare(&w, args, TN__GEMM_AVX512) || w.narrow || w.dots || w.g.c.cols != 1 || w.g.m < 2 ||
+        (w.g.b.cols == 1 && reads_in_place(w.g.m, w.g.k * w.g.n * w.size)))
         return 0;
     for (int i = 0; i < TN__GEMM_BATCHES; i++)
         if (w.g.batch[i] > 1 && w.g.b.batch[i])
@@ -627,5 +628,6 @@ void tn__gemm_pack(const tn__gemm_args *args, void *to, tn__pool *pool)
     if (prepare(&w, args, TN__GEMM_AVX512))
         return;
     Packing p = {&w, to};
-    tn__pool_run(pool, pack_panels, &p, panels_of(&w), 1 + 32768 / (w.g.k + 1) / 32);
+    tn__pool_run(pool, pack_panels, &p, panels_of(&w),
+                 w.g.b.cols == 1 ? RUNS : 1 + 32768 / (w.g.k + 1) / 32);
 }

@@ -362,14 +362,18 @@ static void test_packed_and_rows(void **state)
 {
     (void)state;
     tn__pool *pool = tn__pool_create(2);
-    static const int64_t sizes[][3] = {
-        {40, 70, 300}, {5, 33, 64}, {600, 90, 70}, {9, 16, 20}, {30, 70, 1024}};
+    /* m, n, k, whether k runs along the memory of b, rows of a block */
+    static const int64_t sizes[][5] = {{40, 70, 300, 1, 7},   {5, 33, 64, 1, 7},
+                                       {600, 90, 70, 1, 7},   {9, 16, 20, 1, 7},
+                                       {30, 70, 1024, 1, 7},  {250, 70, 300, 1, 120},
+                                       {250, 525, 600, 0, 7}, {250, 1050, 300, 0, 120}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int dtype = 0; dtype < 4; dtype++) {
             const int64_t one[3] = {1, 1, 1}, m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+            const int64_t block = sizes[s][4];
             uint32_t seed = 7;
             const int type = dtype % 2 ? TN_F64 : TN_F32;
-            Matrix a = make(type, m, k, 0, one, &seed), b = make(type, k, n, 1, one, &seed);
+            Matrix a = make(type, m, k, 0, one, &seed), b = make(type, k, n, (int)sizes[s][3], one, &seed);
             Matrix c = make(type, m, n, 0, one, &seed), d = copy_of(&c), e = copy_of(&c);
             tn__gemm_args g = {.dtype = type,
                                .m = m,
@@ -389,8 +393,8 @@ static void test_packed_and_rows(void **state)
             assert_int_equal(tn__gemm(&g, pool), 0);
             assert_memory_equal(c.memory, d.memory, (size_t)c.count * tn__dtype_size(type));
             g.c = e.o;
-            for (int64_t lo = 0; lo < m; lo += 7)
-                assert_int_equal(tn__gemm_rows(&g, lo, lo + 7 < m ? lo + 7 : m), 0);
+            for (int64_t lo = 0; lo < m; lo += block)
+                assert_int_equal(tn__gemm_rows(&g, lo, lo + block < m ? lo + block : m), 0);
             assert_memory_equal(c.memory, e.memory, (size_t)c.count * tn__dtype_size(type));
             free(panels);
             free(a.memory);
