@@ -20,6 +20,7 @@ typedef struct {
     Images x;
     Mode mode;
     bool corners;
+    bool smooth; /* antialias */
     Dim out[MAX_RANK];
     double scale[MAX_RANK]; /* given factors; 0: size over size */
 } Resize;
@@ -133,7 +134,6 @@ static bool get_sizes(Resize *q)
 
 static bool get_flags(Resize *q)
 {
-    bool antialias;
     if (arg_given(q->c, 4)) {
         if (!arg_bool(q->e, q->c, 4, &q->corners))
             return false;
@@ -143,11 +143,14 @@ static bool get_flags(Resize *q)
             return false;
         }
     }
-    if (!arg_bool(q->e, q->c, 6, &antialias))
+    if (!arg_bool(q->e, q->c, 6, &q->smooth))
         return false;
-    if (antialias)
-        elab_unsupported(q->e, q->c->arg_at[6], "antialias = true");
-    return !antialias;
+    if (q->smooth && (q->n != 2 || (q->mode != LINEAR && q->mode != CUBIC))) {
+        elab_error(q->e, DIAG_bad_call, q->c->arg_at[6],
+                   "interpolate: antialias is for bilinear and bicubic");
+        return false;
+    }
+    return true;
 }
 
 /* --- one axis --------------------------------------------------------------------------------- */
@@ -158,12 +161,12 @@ typedef struct {
     DType t; /* of coordinates and weights */
     uint32_t axis;
     Dim in, out;
-    TypeInfo of; /* of a vector over the result's axis */
+    TypeInfo of; /* of a vector over the result's axis, or of weights [result's, x's] */
 } Along;
 
 static Val number(const Along *a, double v)
 {
-    return build_full(a->b, a->t, v, a->of.shape, 1);
+    return build_full(a->b, a->t, v, a->of.shape, a->of.rank);
 }
 
 static Val size_as(const Along *a, Dim d)
@@ -171,7 +174,8 @@ static Val size_as(const Along *a, Dim d)
     int64_t k;
     if (dim_is_const(a->q->e->dims, d, &k))
         return number(a, (double)k);
-    return build_broadcast_to(a->b, build_cast(a->b, build_dim(a->b, d), a->t), a->of.shape, 1);
+    return build_broadcast_to(a->b, build_cast(a->b, build_dim(a->b, d), a->t), a->of.shape,
+                              a->of.rank);
 }
 
 /* How far the source moves for one step of the result. */
@@ -226,11 +230,10 @@ static Val weighed(const Along *a, Val y, Val weight)
     return build2(a->b, OP_mul, y, build_broadcast(a->b, weight, t.shape, t.rank, &axis));
 }
 
-/* The cubic of torch (a = -0.75) at a distance: at most 1, or between 1 and 2. */
-static Val cubic(const Along *a, Val d, bool near)
+/* The cubic of torch at a distance: at most 1, or between 1 and 2. */
+static Val cubic(const Along *a, double k, Val d, bool near)
 {
     Builder *b = a->b;
-    const double k = -0.75;
     const double near_to[] = {k + 2, -(k + 3), 0, 1}, far_to[] = {k, -5 * k, 8 * k, -4 * k};
     const double *c = near ? near_to : far_to;
     Val y = number(a, c[0]);
@@ -245,10 +248,11 @@ static Val cubic(const Along *a, Val d, bool near)
 static Val resize_cubic(const Along *a, Val x)
 {
     Builder *b = a->b;
+    const double k = -0.75;
     const Val at = source(a), base = build1(b, OP_floor, at), f = build2(b, OP_sub, at, base);
     const Val one = number(a, 1), rest = build2(b, OP_sub, one, f);
-    const Val weight[] = {cubic(a, build2(b, OP_add, f, one), false), cubic(a, f, true),
-                          cubic(a, rest, true), cubic(a, build2(b, OP_add, rest, one), false)};
+    const Val weight[] = {cubic(a, k, build2(b, OP_add, f, one), false), cubic(a, k, f, true),
+                          cubic(a, k, rest, true), cubic(a, k, build2(b, OP_add, rest, one), false)};
     Val sum = {0, 0};
     for (int i = 0; i < 4; i++) {
         const Val part = weighed(a, taken(a, x, base, i - 1), weight[i]);
@@ -263,6 +267,50 @@ static Val resize_linear(const Along *a, Val x)
     const Val at = source(a), base = build1(b, OP_floor, at), f = build2(b, OP_sub, at, base);
     const Val near = weighed(a, taken(a, x, base, 0), build2(b, OP_sub, number(a, 1), f));
     return build2(b, OP_add, near, weighed(a, taken(a, x, base, 1), f));
+}
+
+/* The weight of a distance, in elements of the narrower side. */
+static Val filter(const Along *a, Val d)
+{
+    Builder *b = a->b;
+    const Val one = number(a, 1), zero = number(a, 0);
+    if (a->q->mode == LINEAR)
+        return build2(b, OP_max, build2(b, OP_sub, one, d), zero);
+    const double k = -0.5; /* torch's, with antialias */
+    const Val far = build3(b, OP_where, build2(b, OP_lt, d, number(a, 2)),
+                           cubic(a, k, d, false), zero);
+    return build3(b, OP_where, build2(b, OP_lt, d, one), cubic(a, k, d, true), far);
+}
+
+/* antialias: a shrinking axis takes a weighed mean of all that an element of the result covers: a
+ * product with weights [out, in]. */
+static Val resize_smoothly(const Along *one_axis, Val x)
+{
+    Along whole = *one_axis, *const a = &whole;
+    Builder *b = a->b;
+    a->of = (TypeInfo){.rank = 2, .shape = {a->out, a->in}};
+    const Val half = number(a, 0.5), by = step(a), wide = build2(b, OP_max, by, number(a, 1));
+    const Val o = build_cast(b, build_iota(b, a->of.shape, 2, 0), a->t);
+    const Val i = build_cast(b, build_iota(b, a->of.shape, 2, 1), a->t);
+    const Val reach = build2(b, OP_mul, wide, number(a, a->q->mode == LINEAR ? 1 : 2));
+    const Val center = build2(b, OP_mul, by, build2(b, OP_add, o, half));
+    const Val from = build2(b, OP_add, build2(b, OP_sub, center, reach), half);
+    const Val to = build2(b, OP_add, build2(b, OP_add, center, reach), half);
+    const Val lo = build1(b, OP_floor, from), hi = build1(b, OP_floor, to);
+    const Val at = build2(b, OP_add, build2(b, OP_sub, i, center), half);
+    const Val weight = filter(a, build2(b, OP_div, build1(b, OP_abs, at), wide));
+    const Val inside =
+        build2(b, OP_and, build2(b, OP_ge, i, lo), build2(b, OP_lt, i, hi));
+    const Val w = build3(b, OP_where, inside, weight, number(a, 0));
+    const int64_t along = 1, first = 0, axis = a->axis;
+    const Val total = build_reduce(b, RED_add, w, &along, 1);
+    const Val share = build2(b, OP_div, w, build_broadcast(b, total, a->of.shape, 2, &first));
+    const Val y = build_dot(b, x, share, NULL, NULL, 0, &axis, &along, 1, a->t);
+    int64_t perm[MAX_RANK]; /* the new axis came last */
+    const uint32_t rank = type_at(a->q->e, y)->rank;
+    for (uint32_t k = 0; k < rank; k++)
+        perm[k] = k < a->axis ? k : k == a->axis ? rank - 1 : k - 1;
+    return build_transpose(b, y, perm);
 }
 
 /* out is a multiple of in: each element several times; else by index. */
@@ -298,6 +346,8 @@ static Val resize_axis(Resize *q, Val x, uint32_t i)
                      .of = {.rank = 1, .shape = {q->out[i]}}};
     if (dim_same(a.in, a.out) && q->scale[i] <= 1 && q->mode != CUBIC)
         return x;
+    if (q->smooth)
+        return resize_smoothly(&a, x);
     if (q->mode == LINEAR)
         return resize_linear(&a, x);
     return q->mode == CUBIC ? resize_cubic(&a, x) : resize_nearest(&a, x);

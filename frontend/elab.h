@@ -381,8 +381,6 @@ const TypeInfo *type_at(Elab *e, Val v);
  * library becomes the user's call, with notes on the way. */
 Diag *elab_error(Elab *e, DiagKind kind, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/** "X is not supported yet", once a construct and line. */
-void elab_unsupported(Elab *e, Span at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void elab_note(Elab *e, Diag *d, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 const char *sym(Elab *e, Sym s);

@@ -395,24 +395,3 @@ void elab_note(Elab *e, Diag *d, Span at, const char *fmt, ...)
     diag_note(e->diags, d, at, "%s", arena_vprintf(e->a, fmt, ap));
     va_end(ap);
 }
-
-void elab_unsupported(Elab *e, Span at, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const char *what = arena_vprintf(e->a, fmt, ap);
-    va_end(ap);
-    const Frame *from = NULL;
-    Span shown = user_place(e, at, &from);
-    int line = 0, col = 0;
-    if (shown.file)
-        source_position(e->cx->sources, shown.file, shown.start, &line, &col);
-    uint64_t key = hash_bytes(HASH_START, what, strlen(what));
-    key = hash_bytes(key, &shown.file, sizeof shown.file);
-    key = hash_bytes(key, &line, sizeof line);
-    for (uint32_t i = 0; i < e->reported.n; i++)
-        if (e->reported.at[i] == key)
-            return;
-    vec_push(e->a, &e->reported, key);
-    diag_report(e->diags, DIAG_not_supported, shown, "%s is not supported yet", what);
-}
