@@ -72,7 +72,8 @@ static void choose_shares(Tile *w)
     int n = by_work < by_tiles ? by_work : by_tiles;
     n = n > MOST_SHARES ? MOST_SHARES : n;
     const Dim step = dim_const(t, SHARE);
-    w->length = dim_mul(t, step, dim_ceildiv(t, p->k, dim_const(t, (int64_t)SHARE * n)));
+    const Dim steps = dim_ceildiv(t, p->k, dim_const(t, (int64_t)SHARE * n));
+    w->length = dim_mul(t, step, dim_max(t, steps, dim_const(t, 1))); /* of nothing, too */
     w->shares = dim_ceildiv(t, p->k, w->length);
 }
 

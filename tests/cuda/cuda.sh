@@ -176,6 +176,7 @@ convolutions() {
         both convolutions 1e-2 "" $m.half B=3 x=randn w=randn -grad d_y=randn
         both convolutions 1e-2 -fno-cublas $m.half B=3 x=randn w=randn -grad d_y=randn
     done
+    both convolutions 1e-5 "" even.apart B=0 x=randn -grad d_y=randn
     check "sm_75 has no tensor cores for it" env VGPU_SM=75 LD_LIBRARY_PATH="$vgpu" "$tenon" -run \
         "$root/tests/cuda/convolutions.tn" even.apart B=5 x=randn -ftf32 -device=cuda -o gpu.npz
 }
