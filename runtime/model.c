@@ -233,7 +233,7 @@ static tn_model_options options_of(const tn_model_options *opt)
 }
 
 /* `print` of the caller's may ask for numbers in the middle of a call. */
-static void init_lock(pthread_mutex_t *lock)
+void tn__lock_init(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t a;
     pthread_mutexattr_init(&a);
@@ -262,7 +262,7 @@ tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_model_opti
         free(m);
         return s;
     }
-    init_lock(&m->busy);
+    tn__lock_init(&m->busy);
     s = open_model(m);
     if (s == TN_UNSUPPORTED && !o.device.device_type && m->d != m->made_of)
         s = open_on_cpu(m);

@@ -56,7 +56,7 @@ static tn_status open_part(tn_model *m, int place)
     part->ctx = m->ctx;
     part->made_of = m->made_of;
     part->d = m->d;
-    pthread_mutex_init(&part->busy, NULL);
+    tn__lock_init(&part->busy);
     part->dev = tn__device_get(m->ctx, (DLDevice){(DLDeviceType)at->type, at->number});
     if (!part->dev)
         return missing(m);

@@ -165,6 +165,7 @@ tn_status tn__lanes_plan(tn_model *m, const tn_program *p, tn__plan *plan);
 void tn__lanes_free(tn__lanes *l);
 
 /* model.c */
+void tn__lock_init(pthread_mutex_t *lock);
 size_t tn__slot_bytes(const tn_slot *s);
 /** Copies bytes of the state from or to the host, in the default stream; reading waits. */
 tn_status tn__state_read(const tn_model *of, const void *at, void *to, size_t bytes);
