@@ -84,7 +84,8 @@ class Checker:
         return "@" + self.path(name + ".npy")
 
     def run(self, *args):
-        command = [self.tenon, *args] + (["-fdtype=f64"] if self.dtype == "f64" else [])
+        flags = os.environ.get("TENON_FLAGS", "").split()
+        command = [self.tenon, *args] + flags + (["-fdtype=f64"] if self.dtype == "f64" else [])
         p = subprocess.run(command, capture_output=True, text=True)
         if p.returncode:
             print(" ".join(command))
