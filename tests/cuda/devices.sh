@@ -119,6 +119,13 @@ missing() {
     check "is said, too" says 'the model uses cuda:0: .*libcuda'
     check "no code for it with -target=cpu" status_is 2 "$tenon" -c "$root/models/two_gpu.tn" -m 'TwoGPU(16)' -target=cpu -o two.o
     check "for a reason" says 'the model uses cuda:0: -target=cpu makes no code for it'
+    python3 "$root/tests/npz.py" index.npz i=i64:2:5
+    for m in two far_cpu; do
+        check "$m: an index out of range on the second device" status_is 1 gpus 2 "$tenon" -run "$text" $m.turned x=randn i=@index.npz:i
+        check "is reported" says 'turned: index 5 is out of range: the axis has 2 elements'
+        check "$m prints from both devices" gpus 2 "$tenon" -run "$text" $m.shown x=1
+        check "in the order of the text" bash -c 'grep -E "^(near|far)" last | tr "\n" " " | grep -q "near.*1.*far.*2.*near.*3"'
+    done
     for call in cuMemAlloc cuMemcpyPeerAsync cuEventCreate cuStreamCreate cuLaunchKernel; do
         for nth in 1 3 6; do
             check "$call fails the $nth. time: an error, and nothing is left" \
