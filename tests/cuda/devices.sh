@@ -60,6 +60,12 @@ numbers() {
         done
         check "$m: copies to the CPU have the same bits" same htwo.npz h$m.npz
     done
+    for m in here one two mixed three; do
+        check "chunks_$m" gpus 2 env VGPU_ORDER=lazy "$tenon" -run "$text" chunks_$m.loss x=randn target=ones B=8 -grad -o c$m.npz
+    done
+    check "chunks over two GPUs have the bits of one" same cone.npz ctwo.npz
+    check "and of the CPU" same cone.npz chere.npz
+    check "so have chunks over GPU, CPU and GPU" same cthree.npz cmixed.npz
     check "TwoGPU" gpus 2 "$tenon" -run "$root/models/two_gpu.tn" forward x=randn B=4 -m 'TwoGPU(64)' -o two.npz
     check "on one GPU" gpus 1 "$tenon" -run "$root/models/two_gpu.tn" forward x=randn B=4 -m 'TwoGPU(64, cuda:0, cuda:0)' -o one.npz
     check "on the CPU" "$tenon" -run "$root/models/two_gpu.tn" forward x=randn B=4 -m 'TwoGPU(64, cpu, cpu)' -o cpu.npz
