@@ -175,7 +175,8 @@ typedef struct tn_model_options {
     uint64_t seed; /* of the initial values and of dropout; default 0 */
     int no_init;   /* 1: leave the state zero (it will be loaded) */
     /* Where it lives and runs. {0, 0}: the first usable CUDA device if the model was compiled for
-     * CUDA, else the CPU. {kDLCUDA, n} fails where something is missing, and says what. */
+     * CUDA, else the CPU. {kDLCUDA, n} fails where something is missing, and says what. Of a model
+     * whose text names devices: its default device; the others must be there, too. */
     DLDevice device;
 } tn_model_options;
 
@@ -186,9 +187,12 @@ TN_API tn_status tn_model_create(tn_context *ctx, const void *desc, const tn_mod
 TN_API void tn_model_destroy(tn_model *m);
 TN_API const char *tn_model_name(const tn_model *m);
 TN_API tn_context *tn_model_context(const tn_model *m);
+/** The device, or the default device of a model over several: streams of its calls are of that one. They
+ * begin where the stream is, on all devices, and the stream goes on when all have done the call. */
 TN_API DLDevice tn_model_device(const tn_model *m);
 /** Moves an instance with its state; {0, 0}: as at its creation. Tensors of tn_model_state are then
- * others, and tapes of before can only be released. After a failure it is where it was. */
+ * others, and tapes of before can only be released. After a failure it is where it was. A model over
+ * several devices stays where its text says: TN_UNSUPPORTED. */
 TN_API tn_status tn_model_to(tn_model *m, DLDevice device);
 
 /** Seeds dropout and friends, and counts calls from 0 again; parameters stay as they are. */
