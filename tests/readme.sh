@@ -67,7 +67,7 @@ check "a library" "$tenon" -shared models/lltm.tn -target=cpu
 while IFS= read -r line; do
     rm -f a.out
     save=0
-    case $line in *tenon_files*) save='tn_model_save(lltm_model(m), "kept.npz")' ;; esac
+    case $line in *tenon_files*) line_files=$line; save='tn_model_save(lltm_model(m), "kept.npz")' ;; esac
     cat >main.c <<END
 #include "lltm.h"
 int main(void)
@@ -81,6 +81,13 @@ END
     check "and what it made runs" env LD_LIBRARY_PATH=build:. ./a.out
     links=$((${links-0} + 1))
 done < <(sed -n -E 's/^    (cc) /\1 /p' "$root/README.md")
+# the call from C, linked with the last command: it makes, loads what was kept, and runs
+{
+    cat readme3
+    echo 'int main(void) { return step("kept.npz") != TN_OK || new_h[0] == 0; }'
+} >main.c
+check "README.md: a call from C" bash -c "$line_files"
+check "and it runs" ./a.out
 check "README.md says how to link" test "${links-0}" = 3 -a -s kept.npz
 check "README.md has commands" test "$count" -ge 8
 for f in digits.safetensors out.npz out/lltm.cu models/lltm/lltm; do
