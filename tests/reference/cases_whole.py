@@ -43,5 +43,26 @@ CASES = {
                  ("cross_entropy(net.head(net.backbone(x, training = false)), label)", "F.cross_entropy(net(x), label)")),
 }
 
+# Modules of nn with state that no other group has: the first is torch's text.
+SEQUENCE = {"x": ((4, 5, 8), "f")}
+CASES.update({
+    "bilinear": ("nn.Bilinear(5, 6, 3)", {"a": ((4, 5), "f"), "b": ((4, 6), "f")}, "nn.Bilinear(5, 6, 3)", ("[net(a, b)]", "[net(a, b)]"),
+                 ("net(a, b).square().mean()", "net(a, b).square().mean()")),
+    "embedding": ("nn.Embedding(9, 5, 2)", {"i": ((4, 6), 9)}, "nn.Embedding(9, 5, 2)", ("[net(i)]", "[net(i)]"),
+                  ("net(i).square().mean()", "net(i).square().mean()")),
+    "bag": ("nn.EmbeddingBag(9, 5)", {"i": ((4, 6), 9)}, "nn.EmbeddingBag(9, 5)", ("[net(i)]", "[net(i)]"),
+            ("net(i).square().mean()", "net(i).square().mean()")),
+    "heads": ("nn.MultiheadAttention(8, 2, kdim=6, vdim=5, batch_first=True)",
+              {"x": ((4, 5, 8), "f"), "k": ((4, 7, 6), "f"), "v": ((4, 7, 5), "f")},
+              "nn.MultiheadAttention(8, 2, kdim = 6, vdim = 5, batch_first = true)", ("net(x, k, v)", "net(x, k, v)"),
+              ("net(x, k, v)[0].square().mean()", "net(x, k, v)[0].square().mean()")),
+    "encoder": ("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0, 'gelu', batch_first=True, norm_first=True), 2)", SEQUENCE,
+                "nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0, \"gelu\", batch_first = true, norm_first = true), 2)",
+                ("[net(x)]", "[net(x)]"), ("net(x).square().mean()", "net(x).square().mean()")),
+    "transformer": ("nn.Transformer(8, 2, 1, 2, 12, 0.0, batch_first=True)", {**SEQUENCE, "y": ((4, 6, 8), "f")},
+                    "nn.Transformer(8, 2, 1, 2, 12, 0.0, batch_first = true)", ("[net(x, y)]", "[net(x, y)]"),
+                    ("net(x, y)[:, :3].pow(3).mean()", "net(x, y)[:, :3].pow(3).mean()")),
+})
+
 # Optimisers, where not SGD with momentum. Lamb's moments are f32 in f64, too.
 OPTIMISERS = {"finetune": ("m.Lamb(lr = 0.01)", "Lamb(net.parameters())")}

@@ -59,7 +59,7 @@ def expected(name):
 
     torch.set_default_dtype(torch.float64)
     kind, given, _, (_, outputs), (_, loss) = CASES[name]
-    net = getattr(whole_torch, kind)()
+    net = eval(kind, {"nn": torch.nn}) if kind.startswith("nn.") else getattr(whole_torch, kind)()
     shapes = {n: list(t.shape) for n, t in net.state_dict().items()}
     tied = {"gpt": "head.weight"}.get(name)
     shapes.pop(tied, None)
@@ -120,7 +120,8 @@ def text_of(name, want):
     ys = ", ".join(f"{y}: [{', '.join(['_'] * len(w['shape']))}]" for y, w in want["outputs"].items())
     optimiser = OPTIMISERS.get(name, ("optim.SGD(lr = 0.05, momentum = 0.9)",))[0]
     body = "; ".join(f"y{i} = all[{i}]" for i in range(len(want["outputs"])))
-    return (f'import optim\nimport "{MODELS}/{name}.tn" as m\n\nmodule Beside {{\n    net = {held} as ""\n\n'
+    source = "nn" if held.startswith("nn.") else f'"{MODELS}/{name}.tn" as m'
+    return (f'import optim\nimport {source}\n\nmodule Beside {{\n    net = {held} as ""\n\n'
             f"    fn forward({args(outputs)}) -> ({ys}) {{ let all = {outputs}; {body} }}\n"
             f"    fn loss({args(loss)}) -> (loss: []) {{ return {loss} }}\n}}\n\n"
             f"model beside = Beside()\ntrain beside.loss with {optimiser}\n")
