@@ -252,7 +252,8 @@ static Val resize_cubic(const Along *a, Val x)
     const Val at = source(a), base = build1(b, OP_floor, at), f = build2(b, OP_sub, at, base);
     const Val one = number(a, 1), rest = build2(b, OP_sub, one, f);
     const Val weight[] = {cubic(a, k, build2(b, OP_add, f, one), false), cubic(a, k, f, true),
-                          cubic(a, k, rest, true), cubic(a, k, build2(b, OP_add, rest, one), false)};
+                          cubic(a, k, rest, true),
+                          cubic(a, k, build2(b, OP_add, rest, one), false)};
     Val sum = {0, 0};
     for (int i = 0; i < 4; i++) {
         const Val part = weighed(a, taken(a, x, base, i - 1), weight[i]);
@@ -277,8 +278,8 @@ static Val filter(const Along *a, Val d)
     if (a->q->mode == LINEAR)
         return build2(b, OP_max, build2(b, OP_sub, one, d), zero);
     const double k = -0.5; /* torch's, with antialias */
-    const Val far = build3(b, OP_where, build2(b, OP_lt, d, number(a, 2)),
-                           cubic(a, k, d, false), zero);
+    const Val far =
+        build3(b, OP_where, build2(b, OP_lt, d, number(a, 2)), cubic(a, k, d, false), zero);
     return build3(b, OP_where, build2(b, OP_lt, d, one), cubic(a, k, d, true), far);
 }
 
@@ -299,8 +300,7 @@ static Val resize_smoothly(const Along *one_axis, Val x)
     const Val lo = build1(b, OP_floor, from), hi = build1(b, OP_floor, to);
     const Val at = build2(b, OP_add, build2(b, OP_sub, i, center), half);
     const Val weight = filter(a, build2(b, OP_div, build1(b, OP_abs, at), wide));
-    const Val inside =
-        build2(b, OP_and, build2(b, OP_ge, i, lo), build2(b, OP_lt, i, hi));
+    const Val inside = build2(b, OP_and, build2(b, OP_ge, i, lo), build2(b, OP_lt, i, hi));
     const Val w = build3(b, OP_where, inside, weight, number(a, 0));
     const int64_t along = 1, first = 0, axis = a->axis;
     const Val total = build_reduce(b, RED_add, w, &along, 1);

@@ -500,9 +500,10 @@ static bool run_turns(Turns *q, const Source *source, Sym name, Dim first, Dim t
     return ok;
 }
 
-/* checkpoint(k): turns of a loop around are k of the user's turns each: what it carries is kept, and
- * what the loop in it does is done again by its derivative. */
-static bool run_segments(Turns *q, const Source *source, Sym name, int64_t k, Dim count, Values *out)
+/* checkpoint(k): turns of a loop around are k of the user's turns each: what it carries is kept,
+ * and what the loop in it does is done again by its derivative. */
+static bool run_segments(Turns *q, const Source *source, Sym name, int64_t k, Dim count,
+                         Values *out)
 {
     Elab *e = q->e;
     DimTable *t = e->dims;
@@ -516,8 +517,8 @@ static bool run_segments(Turns *q, const Source *source, Sym name, int64_t k, Di
     e->turns = q;
     bool ok = begin_carries(q);
     const Dim size = dim_const(t, k);
-    ok = ok && run_turns(&inner, source, name, dim_mul(t, size, dim_of(t, q->loop)), size,
-                         &q->yields);
+    ok = ok &&
+         run_turns(&inner, source, name, dim_mul(t, size, dim_of(t, q->loop)), size, &q->yields);
     for (uint32_t i = 0; i < q->names.n && ok; i++)
         ok = take_after(q, &q->names.at[i], &q->names.at[i].old, &q->names.at[i].local->value);
     q->yield_at = inner.yield_at;
@@ -585,8 +586,7 @@ bool run_scan(Elab *e, const Env *env, const AstStmt *s, Values *out)
         Turns rest = q;
         const uint32_t called = e->frame->called.n;
         ok = dim_is_zero(t, count) || run_segments(&q, &source, name, k, count, out);
-        ok = ok && run_rest(&rest, &source, name, dim_mul(t, count, dim_const(t, k)), called,
-                            out);
+        ok = ok && run_rest(&rest, &source, name, dim_mul(t, count, dim_const(t, k)), called, out);
     }
     e->segment = k;
     if (!ok) {

@@ -489,12 +489,13 @@ static Flow run_checkpoint(Elab *e, const Env *env, const AstStmt *s, Body *ret)
     if (s->list) {
         const Value k = eval(e, env, s->list);
         if (!is_poison(&k) && (k.kind != V_int || k.i < 1))
-            elab_error(e, DIAG_bad_type, s->list->at,
-                       "checkpoint(k) keeps what every k-th turn of a scan carries: k is an int from "
-                       "1 on, not %s",
-                       k.kind == V_int    ? arena_printf(e->a, "%lld", (long long)k.i)
-                       : k.kind == V_size ? "a size"
-                                          : a_kind(&k));
+            elab_error(
+                e, DIAG_bad_type, s->list->at,
+                "checkpoint(k) keeps what every k-th turn of a scan carries: k is an int from "
+                "1 on, not %s",
+                k.kind == V_int    ? arena_printf(e->a, "%lld", (long long)k.i)
+                : k.kind == V_size ? "a size"
+                                   : a_kind(&k));
         else if (k.kind == V_int)
             e->segment = k.i;
     }

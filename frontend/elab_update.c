@@ -155,7 +155,8 @@ static void init_moment(const Update *u, const Env *env, const AstStmt *s, const
     TypeInfo type = *type_info(e->p, e->p->slots.at[slot].type);
     Val whole = {0, 0};
     if (s->value->kind == EX_name && strcmp(sym(e, s->value->name), "zeros") == 0) {
-        whole = build_at_place(&e->b, build_full(&e->b, dtype, 0, type.shape, type.rank), type.place);
+        whole =
+            build_at_place(&e->b, build_full(&e->b, dtype, 0, type.shape, type.rank), type.place);
     } else {
         Val *parts = arena_array(e->a, Val, seg->states.n);
         bool ok = true;
@@ -535,8 +536,8 @@ static void unscale(Update *u, Val *good)
     *good = bad.node ? build2(b, OP_eq, bad, build_const(b, DT_f32, 0)) : (Val){0, 0};
 }
 
-/* A step whose gradients are not finite changes nothing but the scale, as PyTorch's GradScaler does:
- * half of it then, twice after so many good ones. */
+/* A step whose gradients are not finite changes nothing but the scale, as PyTorch's GradScaler
+ * does: half of it then, twice after so many good ones. */
 static void skip_if_bad(Update *u, Val good, uint32_t first)
 {
     Elab *e = u->e;
@@ -545,8 +546,7 @@ static void skip_if_bad(Update *u, Val good, uint32_t first)
         const Commit c = u->g->commits.at[i];
         const Val old = build_state(b, c.slot);
         const Place place = type_at(e, old)->place;
-        u->g->commits.at[i].val =
-            build3(b, OP_where, build_at_place(b, good, place), c.val, old);
+        u->g->commits.at[i].val = build3(b, OP_where, build_at_place(b, good, place), c.val, old);
     }
     const uint32_t scale = scalar_slot(u, "scale", SLOT_HYPER, DT_f64, LOSS_SCALE);
     const uint32_t calls = scalar_slot(u, "scale_calls", SLOT_COUNTER, DT_i64, 0);

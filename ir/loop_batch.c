@@ -45,7 +45,8 @@ static bool moving_axis(const Batch *q, const Node *n, uint32_t *axis, Dim *at0,
         found = (int)i;
     }
     int64_t size;
-    if (found < 0 || depends(q, n->in[0]) || !dim_is_const(t, attr_dim(extent, (uint32_t)found), &size))
+    if (found < 0 || depends(q, n->in[0]) ||
+        !dim_is_const(t, attr_dim(extent, (uint32_t)found), &size))
         return false;
     *axis = (uint32_t)found;
     return linear(q, attr_dim(start, *axis), at0, step) && *step != 0 &&

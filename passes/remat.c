@@ -228,8 +228,8 @@ static bool is_read_outside(const Cut *c, uint32_t id, uint32_t block)
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
         const uint32_t u = c->users.list[i];
         const Node *n = &c->g->nodes.at[u];
-        if (!c->back[u] && (n->site.block != block ||
-                            (is_made_freely(n) && is_read_outside(c, u, block))))
+        if (!c->back[u] &&
+            (n->site.block != block || (is_made_freely(n) && is_read_outside(c, u, block))))
             return true;
     }
     return false;
@@ -266,8 +266,7 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
         return 1;
     if (kept_by_reference(c, n))
         return 1e-3;
-    if (is_made_freely(n) ||
-        (of_checkpoint(c, id) && !leaves_checkpoint(c, id)))
+    if (is_made_freely(n) || (of_checkpoint(c, id) && !leaves_checkpoint(c, id)))
         return FOREVER;
     bool stored = n->op == OP_dot || n->op == OP_conv || n->op == OP_fold || n->op == OP_reduce ||
                   n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan ||
