@@ -546,7 +546,7 @@ static bool may_use_all(const KText *t)
     bool sides = false;
     for (uint32_t i = 0; i < k->accs.n; i++)
         sides |= k->accs.at[i].side;
-    return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE ||
+    return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE || k->class == CLASS_CONTRACT ||
            (k->class == CLASS_ROW && (sides || t->reports));
 }
 
