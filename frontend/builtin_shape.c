@@ -238,6 +238,13 @@ bool builtin_unsqueeze(Elab *e, const Call *c, Value *out)
     const uint32_t rank = type_at(e, x)->rank;
     if (rank == MAX_RANK)
         return axis_error(e, c, 1, "a tensor has at most 8 axes");
+    int64_t at;
+    if (!arg_int(e, c, 1, &at))
+        return false;
+    if (at < -(int64_t)rank - 1 || at > rank)
+        return axis_error(e, c, 1,
+                          arena_printf(e->a, "the new axis of a tensor of %u axes is from %d to %u",
+                                       rank, -(int)rank - 1, rank));
     return arg_axis(e, c, 1, rank + 1, &axis) && give(e, unsqueeze(e, x, axis), out);
 }
 

@@ -9,9 +9,17 @@
 
 static bool bad_kind(Elab *e, const Call *c, uint32_t i, const char *what)
 {
-    if (!is_poison(&c->arg[i]))
-        elab_error(e, DIAG_bad_type, c->arg_at[i], "%s wants %s, not %s", c->row->name, what,
-                   a_kind(&c->arg[i]));
+    const Value *v = &c->arg[i];
+    if (is_poison(v))
+        return false;
+    Diag *d = elab_error(e, DIAG_bad_type, c->arg_at[i], "%s wants %s, not %s", c->row->name, what,
+                         a_kind(v));
+    const bool is_float = strcmp(c->row->name, "float") == 0;
+    if (v->kind == V_tensor && (is_float || strcmp(c->row->name, "int") == 0))
+        diag_note(e->diags, d, (Span){0}, "a tensor's cast is written 'x.to(%s)'",
+                  is_float ? "f32" : "i32");
+    else if (v->kind == V_string && is_float)
+        diag_note(e->diags, d, (Span){0}, "infinity is written 'inf' or '-inf', no number 'nan'");
     return false;
 }
 

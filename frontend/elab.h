@@ -623,6 +623,8 @@ bool scope_declare(Elab *e, const Env *env, Sym name, Value v, Span at);
 void scope_set(Elab *e, Scope *s, Sym name, Value v, Span at);
 /** Any name; reports unknown ones with the nearest. */
 Value lookup(Elab *e, const Env *env, Sym name, Span at);
+/** The same; where no name is near, the message has this note (which may be NULL). */
+Value lookup_noted(Elab *e, const Env *env, Sym name, Span at, const char *note);
 bool lookup_user(Elab *e, const Env *env, Sym name, Value *out); /* not the prelude; no message */
 bool name_declared(Elab *e, const Env *env, Sym name, Span *at);
 Value global_value(Elab *e, FileEnv *f, Global *g);

@@ -247,7 +247,10 @@ bool arg_tensors(Elab *e, const Call *c, uint32_t i, Val **out, uint32_t *n)
     Values items = {0};
     if (c->arg[i].kind != V_list && c->arg[i].kind != V_tensor)
         return wants(e, c, i, "a list of tensors");
-    if (!value_items(e, c->arg_at[i], &c->arg[i], &items))
+    const Value *given = &c->arg[i];
+    if (given->kind == V_list && given->list->n == 1 && given->list->at[0].kind == V_list)
+        given = &given->list->at[0]; /* f([a, b]) where f(a, b) is meant */
+    if (!value_items(e, c->arg_at[i], given, &items))
         return false;
     Val *v = arena_array(e->a, Val, items.n);
     for (uint32_t k = 0; k < items.n; k++) {

@@ -1,6 +1,7 @@
 /* elab_call.c: calls: arguments to parameters, bodies, results.
  * SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
+#include "frontend/hints.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,7 @@ bool config_fits(Elab *e, const char *who, const AstParam *p, Value *v, Span at)
         }
         Diag *d = elab_error(e, DIAG_bad_type, at, "%s: '%s' must be %s, not %s (%s)", who,
                              sym(e, p->name.sym), want, value_kind(v), value_text(e, v));
+        hint_note(e->diags, d, HINT_type, want);
         elab_note(e, d, p->at, "declared here");
         return false;
     }

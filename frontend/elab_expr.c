@@ -1,5 +1,6 @@
 /* elab_expr.c: expressions. SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
+#include "frontend/hints.h"
 
 #include <string.h>
 
@@ -255,6 +256,8 @@ static bool list_field(const Value *base, Sym name, Value *out)
 
 static void suggest_field(Elab *e, Diag *d, const Value *base, Sym name, Span at)
 {
+    if (base->kind == V_file && hint_note(e->diags, d, HINT_member, sym(e, name)))
+        return;
     VEC(const char *) words = {0};
     if (base->kind == V_instance)
         for (uint32_t i = 0; i < base->inst->members.n; i++)

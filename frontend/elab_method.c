@@ -1,6 +1,7 @@
 /* elab_method.c: exported methods as graphs: symbols for sizes, inputs, results, commits.
  * SPDX-License-Identifier: MIT */
 #include "frontend/elab_program.h"
+#include "frontend/hints.h"
 
 #include <string.h>
 
@@ -72,6 +73,10 @@ static const char *why_param(Elab *e, const Fn *fn, const AstParam *p)
         return strcmp(name, "self") == 0 ? "`self` has no type (there is no self: a method's "
                                            "parameters are its arguments)"
                                          : arena_printf(e->a, "`%s` has no type", name);
+    const char *word = p->type->kind == TYPE_word ? sym(e, p->type->name.sym) : "";
+    const char *hint = hint_for(HINT_type, word, strlen(word));
+    if (hint)
+        return arena_printf(e->a, "`%s` is no tensor (%s)", name, hint);
     if (p->type->kind != TYPE_tensor)
         return arena_printf(e->a, "`%s` is no tensor (sizes come with the tensors: `x: [N]`)",
                             name);

@@ -1,6 +1,7 @@
 /* elab_scope.c: names: scopes of functions, members, declarations of a file, the prelude.
  * SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
+#include "frontend/hints.h"
 
 #include <string.h>
 
@@ -199,7 +200,34 @@ static void visible_names(Elab *e, const Env *env, Words *out)
 #undef BUILTIN
 }
 
+/* `x.relu_()`: what ends in '_' changes its tensor in PyTorch. Its name without that, or NULL. */
+static const char *in_place_name(Elab *e, const char *text)
+{
+    const size_t n = strlen(text);
+    Value v;
+    if (n < 2 || text[n - 1] != '_' || text[n - 2] == '_')
+        return NULL;
+    const char *pure = arena_printf(e->a, "%.*s", (int)n - 1, text);
+    return lookup_prelude(e, sym_new(e, pure), &v) ? pure : NULL;
+}
+
+/* How this name of PyTorch or Python is written here. */
+static bool note_other_ways(Elab *e, Diag *d, const char *text)
+{
+    if (hint_note(e->diags, d, HINT_name, text))
+        return true;
+    const char *pure = in_place_name(e, text);
+    if (pure)
+        diag_note(e->diags, d, (Span){0}, "values do not change: write 'x = %s(x)'", pure);
+    return pure != NULL;
+}
+
 Value lookup(Elab *e, const Env *env, Sym name, Span at)
+{
+    return lookup_noted(e, env, name, at, NULL);
+}
+
+Value lookup_noted(Elab *e, const Env *env, Sym name, Span at, const char *note)
 {
     Value v;
     if (lookup_user(e, env, name, &v) || lookup_prelude(e, name, &v)) {
@@ -210,12 +238,16 @@ Value lookup(Elab *e, const Env *env, Sym name, Span at)
         return v;
     }
     Diag *d = elab_error(e, DIAG_unknown_name, at, "unknown name '%s'", sym(e, name));
+    if (note_other_ways(e, d, sym(e, name)))
+        return v_poison();
     Words words = {0};
     visible_names(e, env, &words);
     const char *near = diag_nearest(sym(e, name), words.at, (int)words.n);
     if (near) {
         diag_note(e->diags, d, (Span){0}, "did you mean '%s'?", near);
         diag_fix(e->diags, d, at, "%s", near);
+    } else if (note) {
+        diag_note(e->diags, d, (Span){0}, "%s", note);
     }
     return v_poison();
 }

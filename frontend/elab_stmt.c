@@ -248,7 +248,21 @@ static void run_aug(Elab *e, const Env *env, const AstStmt *s)
     const AstExpr *place = s->places.at[0];
     if (indexed_by_tensor(e, env, place))
         return;
-    Value old = eval(e, env, place), v = eval(e, env, s->values.at[0]), sum;
+    Value old, sum;
+    if (place->kind == EX_name)
+        old = lookup_noted(
+            e, env, place->name, place->at,
+            arena_printf(e->a, "a new name is declared by 'let %s = ...'", sym(e, place->name)));
+    else
+        old = eval(e, env, place);
+    Value v = eval(e, env, s->values.at[0]);
+    if (place->kind == EX_name &&
+        is_poison(&old)) { /* said; a name that is new has no value, either */
+        Span declared;
+        if (!name_declared(e, env, place->name, &declared) && env->scope)
+            scope_set(e, env->scope, place->name, v_poison(), place->at);
+        return;
+    }
     binary_op(e, s->op, s->op_at, &old, place->at, &v, s->values.at[0]->at, &sum);
     if (sum.kind == V_tensor && old.kind == V_tensor) {
         const TypeInfo *a = value_type(e, &old), *b = value_type(e, &sum);

@@ -190,8 +190,13 @@ static bool axis_size(Elab *e, const Env *env, const Axis *axis, const Sizes *si
     *out = axis->size;
     if (axis->kind == AXIS_known)
         return true;
-    if (axis->x->kind != EX_name || !known_name(e, env, sizes, axis->x->name, out))
+    if (axis->x->kind != EX_name)
         *out = eval(e, env, axis->x);
+    else if (!known_name(e, env, sizes, axis->x->name, out))
+        *out = lookup_noted(e, env, axis->x->name, axis->x->at,
+                            is_size_name(e, axis->x->name)
+                                ? NULL
+                                : "a size that the call brings begins with a capital letter");
     if (is_poison(out))
         return false;
     if (value_dim(e, out, &d))

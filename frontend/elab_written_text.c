@@ -360,11 +360,11 @@ static void note_pair(Elab *e, const SizePair *p, const char *text, StrBuf *out)
         sb_printf(out, ": %s and %s", x, y);
     if (!plain && !p->what) {
         const char *mark = ":";
-        if (!is_plain(a)) {
+        if (!is_plain(a) && strcmp(a, x) != 0) {
             sb_printf(out, "%s %s is %s", mark, a, x);
             mark = ",";
         }
-        if (!is_plain(b))
+        if (!is_plain(b) && strcmp(b, y) != 0)
             sb_printf(out, "%s %s is %s", mark, b, y);
     }
     if (p->what)

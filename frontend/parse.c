@@ -7,6 +7,7 @@
  * only then: text without mistakes is read by its braces alone.
  * SPDX-License-Identifier: MIT */
 #include "frontend/parse.h"
+#include "frontend/hints.h"
 
 #include "ir/base/die.h"
 
@@ -388,18 +389,57 @@ static const char *describe(Parser *p, const SyntaxError *e)
     return e->got_name;
 }
 
-/* What other languages call a declaration. */
-static const char *our_word(Parser *p, const SyntaxError *e)
+static bool is_word_byte(char c)
 {
-    static const char *const words[][2] = {
-        {"class", "module"}, {"struct", "module"}, {"def", "fn"},    {"func", "fn"},
-        {"function", "fn"},  {"from", "import"},   {"let", "const"}, {"var", "const"}};
-    const char *text = source_file(p->ctx->sources, p->file)->text + e->at.start;
-    const size_t n = e->at.end - e->at.start;
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (strlen(words[i][0]) == n && !memcmp(text, words[i][0], n))
-            return words[i][1];
-    return NULL;
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+static const char *word_hint(const char *word)
+{
+    size_t n = 0;
+    while (is_word_byte(word[n]))
+        n++;
+    return hint_for(HINT_word, word, n);
+}
+
+/* Whether a word begins at s. */
+static bool begins(const char *s, const char *word)
+{
+    const size_t n = strlen(word);
+    return strncmp(s, word, n) == 0 && !is_word_byte(s[n]);
+}
+
+/* How what other languages write at this place is written here, or NULL. */
+static const char *other_ways(const Parser *p, const SyntaxError *e)
+{
+    static const char *const heads[] = {"if", "else",   "for",  "while",
+                                        "fn", "module", "with", "scan"};
+    const char *text = source_file(p->ctx->sources, p->file)->text;
+    const char *at = text + e->at.start, *first = text + p->first.value.at.start, *before = at;
+    if (e->got == TOK_LET && e->decl)
+        return "the word here is 'const'";
+    for (size_t i = 0; e->got == TOK_COLON && i < ARRAY_LEN(heads); i++)
+        if (begins(first, heads[i]))
+            return "a block is written { }";
+    if (e->got == TOK_IF && first < at)
+        return "a choice in an expression is 'c ? a : b'";
+    if (e->got == TOK_PLUS && at > text && at[-1] == '+')
+        return "this is written 'i += 1'";
+    while (before > text && (before[-1] == ' ' || before[-1] == '\t'))
+        before--;
+    while (before > text && is_word_byte(before[-1]))
+        before--;
+    if (e->got == TOK_STRING && before + 1 == at && *before == 'f')
+        return "a text is put together by '+': \"n is \" + str(n)";
+    const char *hint = word_hint(at);
+    return hint || before == at ? hint : word_hint(before);
+}
+
+static void note_other_ways(Parser *p, const SyntaxError *e, Diag *d)
+{
+    const char *note = other_ways(p, e);
+    if (note)
+        diag_note(p->ctx->diags, d, (Span){0}, "%s", note);
 }
 
 static void report_declaration(Parser *p, const SyntaxError *e)
@@ -407,9 +447,7 @@ static void report_declaration(Parser *p, const SyntaxError *e)
     Diag *d =
         diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s, expected %s", describe(p, e),
                     "import, const, fn, extern fn, module, optimizer, model, train or test");
-    const char *ours = our_word(p, e);
-    if (ours)
-        diag_note(p->ctx->diags, d, (Span){0}, "the word here is '%s'", ours);
+    note_other_ways(p, e, d);
 }
 
 static void report_general(Parser *p, const SyntaxError *e)
@@ -425,8 +463,9 @@ static void report_general(Parser *p, const SyntaxError *e)
                   : i == e->nexpected - 1 ? " or "
                                           : ", ",
                   e->expected[i]);
-    diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s%s", describe(p, e),
-                sb_text(&list));
+    Diag *d = diag_report(p->ctx->diags, DIAG_syntax, e->at, "unexpected %s%s", describe(p, e),
+                          sb_text(&list));
+    note_other_ways(p, e, d);
 }
 
 static void report(Parser *p, const SyntaxError *e)

@@ -256,7 +256,7 @@ int scan_float(Parser *p, TokenValue *v, Span at, const char *text, size_t n)
 
 int scan_string(Parser *p, TokenValue *v, Span at, const char *text, size_t n)
 {
-    const char *end = text + n - (n > 1 && text[n - 1] == '"');
+    const char *end = text + n - (n > 1 && text[n - 1] == *text);
     char *out = arena_alloc(p->arena, n + 1), *d = out;
     for (const char *s = text + 1; s < end; s++) {
         if (*s != '\\' || s + 1 == end) {
