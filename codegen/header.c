@@ -56,7 +56,8 @@ static void put_signature(const HostModel *m, const HostProgram *h, StrBuf *out)
     for (uint32_t i = 0; i < h->args.n; i++) {
         if (i == h->nargs)
             put_word(&f, "->");
-        put_word(&f, arg_text(m, h, i, out->a));
+        if (i < h->nargs || !entry_is_updated(h, i))
+            put_word(&f, arg_text(m, h, i, out->a));
     }
     sb_puts(out, "\n");
 }

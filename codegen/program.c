@@ -331,8 +331,7 @@ static const char *clean_name(Arena *a, const HostModel *m, Sym name)
     return own ? arena_printf(a, "%s_", clean) : clean;
 }
 
-/* The argument that a result updates in place; its pointer stands for both. */
-static bool is_updated(const HostProgram *h, uint32_t result)
+bool entry_is_updated(const HostProgram *h, uint32_t result)
 {
     for (uint32_t i = 0; i < h->nargs; i++)
         if (h->args.at[i].inout && sym_eq(h->args.at[i].name, h->args.at[result].name))
@@ -346,7 +345,7 @@ const char *entry_arg_name(Arena *a, const HostModel *m, const HostProgram *h, u
 {
     const char *name = clean_name(a, m, h->args.at[i].name);
     for (uint32_t k = 0; i >= h->nargs && k < h->nargs; k++)
-        if (!is_updated(h, i) && !strcmp(name, clean_name(a, m, h->args.at[k].name)))
+        if (!entry_is_updated(h, i) && !strcmp(name, clean_name(a, m, h->args.at[k].name)))
             return arena_printf(a, "%s_out", name);
     return name;
 }
@@ -361,7 +360,7 @@ const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h)
         sb_puts(&out, ", tn_tape *tape");
     for (uint32_t i = 0; i < h->args.n; i++) {
         bool result = i >= h->nargs;
-        if (result && is_updated(h, i))
+        if (result && entry_is_updated(h, i))
             continue;
         sb_printf(&out, ", %sDLTensor *%s", result || h->args.at[i].inout ? "" : "const ",
                   entry_arg_name(a, m, h, i));

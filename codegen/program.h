@@ -50,6 +50,8 @@ void program_size_code(const SizeCode *code, const char *prefix, StrBuf *out);
 bool program_is_entry(const HostProgram *h);
 /** The C parameter of argument or result `i`. */
 const char *entry_arg_name(Arena *a, const HostModel *m, const HostProgram *h, uint32_t i);
+/** Whether this result is an argument that is updated in place: its pointer stands for both. */
+bool entry_is_updated(const HostProgram *h, uint32_t result);
 /** "tn_status lltm_forward(lltm *m, tn_stream *s, const DLTensor *x, DLTensor *y)", unbroken. */
 const char *entry_prototype(Arena *a, const HostModel *m, const HostProgram *h);
 

@@ -299,6 +299,7 @@ struct Elab {
     WrittenTable written;
 
     Frame *frame;
+    const char *element; /* of the list that is being called, for messages; or NULL */
     Frame root_frame; /* of what is traced: the graph itself */
     int depth;
     int64_t steps; /* statements run, to stop endless programs */
@@ -355,6 +356,8 @@ const char *value_kind(const Value *v);
 const char *a_kind(const Value *v); /* "an int", "a list", "none" */
 /** The value as written, for messages and print: `[1, 2]`, `f32[B, 64]`. */
 const char *value_text(Elab *e, const Value *v);
+/** "element 1 of the list (nn.Linear)". */
+const char *element_text(Elab *e, const Value *list, uint32_t i);
 bool value_equal(const Value *a, const Value *b);
 static inline bool is_poison(const Value *v)
 {

@@ -1,5 +1,4 @@
-/* elab_call.c: calls: arguments to parameters, bodies, results.
- * SPDX-License-Identifier: MIT */
+/* elab_call.c: calls: arguments to parameters, bodies, results. SPDX-License-Identifier: MIT */
 #include "frontend/elab.h"
 #include "frontend/hints.h"
 
@@ -713,21 +712,22 @@ Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, 
 static Value call_list(Elab *e, const Env *env, const Value *f, const Args *args, Span at)
 {
     Args rest = {0};
-    bool outer = e->training, training = e->training;
+    bool outer = e->training, training = outer;
     take_training(e, args, &rest, &training);
     if (rest.n != 1 || rest.at[0].name.sym.id) {
         elab_error(e, DIAG_bad_call, at, "a list of modules and functions takes one argument");
         return v_poison();
     }
     e->training = training;
-    Value x = rest.at[0].value;
-    for (uint32_t i = 0; i < f->list->n && !is_poison(&x); i++) {
-        Args one = {0};
-        vec_push(e->a, &one, ((Arg){.value = x, .at = rest.at[0].at}));
-        x = call_value(e, env, &f->list->at[i], &one, at, at);
+    Value *x = &rest.at[0].value;
+    const char *element = e->element;
+    for (uint32_t i = 0; i < f->list->n && !is_poison(x); i++) {
+        e->element = f->list->n > 1 ? element_text(e, f, i) : element;
+        *x = call_value(e, env, &f->list->at[i], &rest, at, at);
     }
+    e->element = element;
     e->training = outer;
-    return x;
+    return *x;
 }
 
 static Value call_instance(Elab *e, const Value *f, const Args *args, Span at)

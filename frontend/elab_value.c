@@ -356,9 +356,17 @@ static Span user_place(Elab *e, Span at, const Frame **from)
     return at;
 }
 
+const char *element_text(Elab *e, const Value *list, uint32_t i)
+{
+    return arena_printf(e->a, "element %u of the list that is called (%s)", i,
+                        value_text(e, &list->list->at[i]));
+}
+
 static void note_frames(Elab *e, Diag *d, Span at, const Frame *shown)
 {
     int n = 0;
+    if (e->element)
+        diag_note(e->diags, d, (Span){0}, "in %s", e->element);
     if (shown && at.file)
         diag_note(e->diags, d, at, "in %s, called here", shown->name);
     for (const Frame *f = shown ? shown->up : e->frame; f && n < 4; f = f->up)

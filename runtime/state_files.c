@@ -265,6 +265,21 @@ static void take_extra(const tn__arrays *list, tn__extra *extra, int nextra)
     }
 }
 
+/* What wrappers of PyTorch put in front of each name, where this model has none of them; or NULL. */
+static const char *wrapped(const tn_model *m, const tn__arrays *list)
+{
+    static const char *const fronts[] = {"module.", "_orig_mod."};
+    for (size_t k = 0; k < sizeof fronts / sizeof *fronts; k++) {
+        int n = 0;
+        while (n < list->n && !strncmp(list->at[n].name, fronts[k], strlen(fronts[k])) &&
+               !is_known(m, list->at[n].name))
+            n++;
+        if (n && n == list->n)
+            return fronts[k];
+    }
+    return NULL;
+}
+
 tn_status tn__model_load(tn_model *m, const char *path, bool need_optimizer, tn__extra *extra,
                          int nextra)
 {
@@ -281,7 +296,13 @@ tn_status tn__model_load(tn_model *m, const char *path, bool need_optimizer, tn_
         if (!is_known(m, list.at[i].name))
             complain(&c, "unknown", list.at[i].name, "");
     tn_status s = TN_OK;
-    if (c.count) {
+    const char *front = c.count ? wrapped(m, &list) : NULL;
+    if (front) {
+        s = tn__fail(TN_STATE,
+                     "%s does not fit %s: all its names begin with '%s', which a wrapper put there: "
+                     "save the state of the module inside",
+                     path, m->d->name, front);
+    } else if (c.count) {
         s = tn__fail(TN_STATE, "%s does not fit %s: %s%s", path, m->d->name, c.text,
                      c.count > 12 ? "; and more" : "");
     } else {

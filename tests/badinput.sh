@@ -41,6 +41,8 @@ run() { "$tenon" -run "$model" forward x=zeros B=2 -o out/r.npz "$@"; }
 expect 1 'cut.safetensors' -- run -load cut.safetensors
 expect 1 'layers.0.weight' '63' 'strange' 'head.bias' -- run -load state.npz
 expect 1 'nowhere.safetensors' -- run -load nowhere.safetensors
+npz wrapped.npz module.layers.0.weight=f32:128x64:zero module.head.bias=f32:10:zero
+expect 1 "begin with 'module.'" '!missing' -- run -load wrapped.npz
 
 # arguments of a run
 npz x.npz x=f32:2x5:one

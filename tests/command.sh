@@ -472,4 +472,17 @@ expect 2 "there is no message 'E0410'" 'fdiagnostics=json' -- "$tenon" --explain
 printf 'module M { fn f(x: [3], y: [4]) -> (z: [3]) { return x @ y } }\nmodel m = M()\n' >code.tn
 explained() { "$tenon" --explain "$("$tenon" -check -fdiagnostics=json code.tn 2>&1 | grep -oE '[EW]0[0-9]{3}' | head -1)"; }
 expect 0 '^E04' -- explained
+
+# the header names an argument that is updated in place once
+cat >updated.tn <<'END'
+module C {
+    fn next(x: [B], keys: [S, B], at: i64[]) -> (y: [B], keys) {
+        keys[at] = x
+        y = keys.sum(0)
+    }
+}
+model c = C()
+END
+"$tenon" -S -target=cpu updated.tn -o updated
+expect 0 'updated in place. +at: i64.. +-> +y: f32.B.$' -- grep 'keys: .*->' updated/c.h
 finish
