@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: MIT
 import cases_attention
 import cases_index
+import cases_names
 import cases_recurrent
 import cases_windows
 
@@ -136,7 +137,8 @@ LOSSES = [
 GROUPS = {"activations": ACTIVATIONS, "rows": ROWS, "losses": LOSSES}
 
 # Groups whose draws begin with a seed of their own: `make.py GROUP` makes one alone.
-MORE_GROUPS = {"attention": cases_attention.ATTENTION, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS}
+MORE_GROUPS = {"attention": cases_attention.ATTENTION, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS,
+               "names": cases_names.NAMES}
 
 # Modules with state: name, in Tenon, in torch (None: rms_norm, which this torch lacks).
 MODULES = [
