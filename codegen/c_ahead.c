@@ -16,6 +16,7 @@ typedef struct {
     CPrint *c;
     const KStmt *loop; /* whose accesses are looked at */
     Symbol row;
+    bool *seen; /* by expression: its loads were looked at */
 } Search;
 
 /* One element further along the carrier's axis lies directly behind. */
@@ -63,17 +64,20 @@ static void add_access(const Search *s, uint32_t param, const Dim *at, bool stor
 static void add_loads(const Search *s, KExpr e)
 {
     const KExprInfo *x = kexpr(s->c->t.k, e);
-    if (!e.id || x->kind == KE_SELECT)
+    if (!e.id || x->kind == KE_SELECT || s->seen[e.id])
         return;
+    s->seen[e.id] = true;
     if (x->kind == KE_LOAD)
         add_access(s, x->param, x->at, false);
     for (uint32_t i = 0; i < x->nin; i++)
         add_loads(s, x->in[i]);
 }
 
-static void search_loop(const Search *s, bool stores)
+static void search_loop(const Search *from, bool stores)
 {
-    const KBlock *b = &s->loop->body;
+    const KBlock *b = &from->loop->body;
+    Search own = *from, *s = &own;
+    own.seen = arena_array(from->c->t.a, bool, from->c->t.k->exprs.n);
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *q = &b->at[i];
         if (stores && q->kind == KS_STORE)
@@ -111,12 +115,12 @@ void c_ahead_plan(CPrint *c, const KBlock *cell, Symbol row)
     c->ahead.carrier = s;
     for (uint32_t i = carrier + 1; i < cell->n; i++)
         if (is_phase(&cell->at[i]) && same_length(s, &cell->at[i]))
-            search_loop(&(Search){c, &cell->at[i], row}, true);
+            search_loop(&(Search){.c = c, .loop = &cell->at[i], .row = row}, true);
     if (!c->ahead.n)
         return; /* nothing waits for memory but the loads, which come in order */
     for (uint32_t i = 0; i < cell->n; i++)
         if (is_phase(&cell->at[i]) && same_length(s, &cell->at[i]))
-            search_loop(&(Search){c, &cell->at[i], row}, false);
+            search_loop(&(Search){.c = c, .loop = &cell->at[i], .row = row}, false);
 }
 
 static void print_row(CPrint *c)

@@ -34,6 +34,7 @@ typedef struct {
     bool *core;     /* [node]: of the body */
     bool *known;    /* [node]: all turns' values are there */
     uint8_t *moves; /* [node]: of moves_behind: 0 not asked yet, 1 no, 2 yes */
+    uint32_t *maps; /* [node]: of hoisted_map: 2 * question + answer; [0]: the last question */
     bool *keep;     /* [carry] */
     Vals stacked;   /* core values that are needed for all turns */
     Vals sums;      /* core values that are added up by carries of their own */
@@ -124,11 +125,14 @@ static void mark(Build *q)
 }
 
 /* What is made of products that are outside, element by element: a bias that is added. */
-static bool is_hoisted_map(const Build *q, uint32_t id)
+static bool hoisted_map(const Build *q, uint32_t id)
 {
     const Node *n = &q->g->nodes.at[id];
     if (!op_is_pointwise(n->op) || n->nout > 1)
         return false;
+    if (q->maps[id] / 2 == q->maps[0])
+        return q->maps[id] % 2;
+    q->maps[id] = 2 * q->maps[0];
     bool any = false;
     for (uint32_t k = 0; k < n->nin; k++) {
         if (!dep(q, n->in[k]))
@@ -137,10 +141,17 @@ static bool is_hoisted_map(const Build *q, uint32_t id)
         any = true;
         if (q->known[x] || q->carry[x] || !q->early[x] ||
             bytes(q, n->in[k]) < bytes(q, (Val){id, 0}) ||
-            !(is_heavy(q->g->nodes.at[x].op) || is_hoisted_map(q, x)))
+            !(is_heavy(q->g->nodes.at[x].op) || hoisted_map(q, x)))
             return false;
     }
+    q->maps[id] += any;
     return any;
+}
+
+static bool is_hoisted_map(const Build *q, uint32_t id)
+{
+    q->maps[0]++;
+    return hoisted_map(q, id);
 }
 
 /* Comes from outside, one slice a turn. */
@@ -305,19 +316,22 @@ static SumKind sum_kind(const Build *q, Val v)
 }
 
 /* Two rounds: what products need decides which reductions are cheap. */
-static void plan_sum(Build *q, Val v, SumKind *kinds, bool products)
+static void plan_sum(Build *q, Val v, SumKind *kinds, bool products, bool *met)
 {
     const Node *n = node_of(q, v);
     SumKind *kind = &kinds[v.node];
+    if (met[v.node] && n->nout == 1)
+        return;
+    met[v.node] = true;
     if (products || *kind == SUM_carry)
         *kind = sum_kind(q, v);
     switch (*kind) {
     case SUM_linear:
         for (uint32_t k = 0; k < (n->op == OP_pad ? 1 : n->nin); k++)
-            plan_sum(q, n->in[k], kinds, products);
+            plan_sum(q, n->in[k], kinds, products, met);
         break;
     case SUM_factor:
-        plan_sum(q, n->in[dep(q, n->in[0]) ? 0 : 1], kinds, products);
+        plan_sum(q, n->in[dep(q, n->in[0]) ? 0 : 1], kinds, products, met);
         break;
     case SUM_dot:
         take_out(q, n->in[0]);
@@ -337,7 +351,19 @@ static void plan_sum(Build *q, Val v, SumKind *kinds, bool products)
     }
 }
 
-static Val emit_sum(Build *q, Val v, const SumKind *kinds)
+static Val emit_sum(Build *q, Val v, const SumKind *kinds, Val *made);
+
+/* A part of a sum; it may be part of several. */
+static Val emit_part(Build *q, Val v, const SumKind *kinds, Val *made)
+{
+    if (node_of(q, v)->nout > 1)
+        return emit_sum(q, v, kinds, made);
+    if (!made[v.node].node)
+        made[v.node] = emit_sum(q, v, kinds, made);
+    return made[v.node];
+}
+
+static Val emit_sum(Build *q, Val v, const SumKind *kinds, Val *made)
 {
     const Node n = *node_of(q, v);
     const TypeInfo t = *val_info(q->p, q->g, v);
@@ -350,11 +376,11 @@ static Val emit_sum(Build *q, Val v, const SumKind *kinds)
     }
     case SUM_linear:
         for (uint32_t k = 0; k < (n.op == OP_pad ? 1 : n.nin); k++)
-            in[k] = emit_sum(q, n.in[k], kinds);
+            in[k] = emit_part(q, n.in[k], kinds, made);
         return build_again(q->b, &n, in);
     case SUM_factor: {
         const uint32_t k = dep(q, n.in[0]) ? 0 : 1;
-        in[k] = emit_sum(q, n.in[k], kinds);
+        in[k] = emit_part(q, n.in[k], kinds, made);
         return build_again(q->b, &n, in);
     }
     case SUM_dot:
@@ -587,6 +613,7 @@ static Build begin(Builder *b, const LoopTrace *t)
     q.known = arena_array(q.a, bool, q.n);
     q.early = arena_array(q.a, bool, q.n);
     q.moves = arena_array(q.a, uint8_t, q.n);
+    q.maps = arena_array(q.a, uint32_t, q.n);
     q.keep = arena_array(q.a, bool, t->ncarry + 1);
     q.q = (Batch){.b = b, .trip = t->trip, .loop = t->loop, .n = q.n};
     q.q.can = arena_array(q.a, bool, q.n);
@@ -627,6 +654,7 @@ const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint
 {
     Build q = begin(b, t);
     SumKind *kinds = arena_array(q.a, SumKind, q.n);
+    Val *made = arena_array(q.a, Val, q.n);
     mark(&q);
     set_known(&q);
     memcpy(q.early, q.q.can, q.n * sizeof *q.early);
@@ -642,10 +670,12 @@ const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint
     for (uint32_t k = 0; k < t->nyield; k++)
         if (!t->sum || !t->sum[k])
             plan_stack(&q, t->yield[k]);
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < 2; round++) {
+        bool *met = arena_array(q.a, bool, q.n);
         for (uint32_t k = 0; k < t->nyield; k++)
             if (t->sum && t->sum[k])
-                plan_sum(&q, t->yield[k], kinds, round == 0);
+                plan_sum(&q, t->yield[k], kinds, round == 0, met);
+    }
     if (!stacked_shapes(&q)) {
         *at = q.at;
         return q.error;
@@ -656,7 +686,7 @@ const char *loop_build(Builder *b, const LoopTrace *t, Val *last, Val *out, uint
     for (uint32_t c = 0; c < t->ncarry; c++)
         last[c] = loop_last(b, q.scan, c);
     for (uint32_t k = 0; k < t->nyield; k++)
-        out[k] =
-            t->sum && t->sum[k] ? emit_sum(&q, t->yield[k], kinds) : emit_stack(&q, t->yield[k]);
+        out[k] = t->sum && t->sum[k] ? emit_sum(&q, t->yield[k], kinds, made)
+                                     : emit_stack(&q, t->yield[k]);
     return NULL;
 }

@@ -359,7 +359,7 @@ typedef enum { ROW_MADE, ROW_AGAIN, ROW_PLAIN } RowResult;
 
 /* vectors: nothing is made (ROW_PLAIN) if lanes cannot own neighbours; holds then for the kernel.
  */
-static RowResult build_row(Lower *l, const FuseGroup *grp, const GuardTerm *vectors, Step **step)
+static RowResult build_row(Lower *l, const FuseGroup *grp, GuardTerm *vectors, Step **step)
 {
     Row w;
     make_row(l, grp, &w);
