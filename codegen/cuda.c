@@ -539,6 +539,8 @@ static void print_cells(Cuda *c)
 
 enum { MAX_SIZES = 64 };
 
+enum { MANY_OPERANDS = 12 }; /* of a row: a lane holds 16 bytes of each */
+
 /* Left alone, the assembler spills a register or two in long loops so that one more block fits. */
 static bool may_use_all(const KText *t)
 {
@@ -547,7 +549,8 @@ static bool may_use_all(const KText *t)
     for (uint32_t i = 0; i < k->accs.n; i++)
         sides |= k->accs.at[i].side;
     return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE || k->class == CLASS_CONTRACT ||
-           (k->class == CLASS_ROW && (sides || t->reports));
+           (k->class == CLASS_ROW &&
+            (sides || t->reports || k->keeps.n > 1 || k->params.n > MANY_OPERANDS));
 }
 
 PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
