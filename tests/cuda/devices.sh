@@ -143,7 +143,7 @@ missing() {
 program() {
     check "an object for two GPUs" "$tenon" -c "$root/models/two_gpu.tn" -m 'TwoGPU(64)' -o "$work/"
     # shellcheck disable=SC2086
-    check "a program with it" ${CC:-cc} -std=c11 -Wall -Wextra -O1 -I. -I"$root/runtime/include" "$root/tests/cuda/devices.c" TwoGPU.o \
+    check "a program with it" ${CC:-cc} ${SANITIZE:+-fsanitize=$SANITIZE} -std=c11 -Wall -Wextra -O1 -I. -I"$root/runtime/include" "$root/tests/cuda/devices.c" TwoGPU.o \
         "$build/libtenon_run.a" -lzip -lcjson -lm -lpthread -ldl -o devices
     check "calls, tapes and steps" gpus 2 ./devices
     check "in another order of streams" gpus 2 env VGPU_SEED=4 VGPU_ORDER=lazy ./devices
