@@ -276,8 +276,10 @@ static int block_weight(const Kernel *k, const KBlock *b, bool *seen)
 static void limit_unrolling(Cuda *c, const KStmt *s, int copies)
 {
     bool *seen = arena_array(c->t.a, bool, c->t.k->exprs.n);
-    if (block_weight(c->t.k, &s->body, seen) > HEAVY)
-        emit_raw(&c->t.e, arena_printf(c->t.a, "#pragma unroll %d\n", copies));
+    if (block_weight(c->t.k, &s->body, seen) <= HEAVY)
+        return;
+    emit_raw(&c->t.e, arena_printf(c->t.a, "#pragma unroll %d\n", copies));
+    c->heavy_loops = true;
 }
 
 static void print_lanes(Cuda *c, const KStmt *s)
@@ -542,13 +544,15 @@ enum { MAX_SIZES = 64 };
 enum { MANY_OPERANDS = 12 }; /* of a row: a lane holds 16 bytes of each */
 
 /* Left alone, the assembler spills a register or two in long loops so that one more block fits. */
-static bool may_use_all(const KText *t)
+static bool may_use_all(const Cuda *c)
 {
+    const KText *t = &c->t;
     const Kernel *k = t->k;
     bool sides = false;
     for (uint32_t i = 0; i < k->accs.n; i++)
         sides |= k->accs.at[i].side;
     return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE || k->class == CLASS_CONTRACT ||
+           (k->class == CLASS_MAP && c->heavy_loops) ||
            (k->class == CLASS_ROW &&
             (sides || t->reports || k->keeps.n > 1 || k->params.n > MANY_OPERANDS));
 }
@@ -590,7 +594,7 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     sb_puts(out, sb_text(&hooks));
     t->e = ktext_frame(t, out);
     const char *head = arena_printf(t->a, "extern \"C\" __global__ void __launch_bounds__(%d%s) %s",
-                                    c.lanes * c.teams, may_use_all(t) ? ", 1" : "", name);
+                                    c.lanes * c.teams, may_use_all(&c) ? ", 1" : "", name);
     emit_function(&t->e, head, sb_text(&params));
     emit_line(&t->e, "{");
     sb_puts(out, sb_text(&body));

@@ -13,8 +13,9 @@ typedef struct {
     bool cell_per_lane; /* grid lanes */
     int cell_width;     /* grid lanes: neighbouring cells that a lane owns */
     bool in_lanes, in_teams;
-    int lane_loops; /* loops over lanes in the kernel */
-    int loops;      /* loops around this statement that run more than once */
+    int lane_loops;   /* loops over lanes in the kernel */
+    bool heavy_loops; /* some are not unrolled as the compiler likes */
+    int loops;        /* loops around this statement that run more than once */
 } Cuda;
 
 static inline DimTable *cuda_dims(const Cuda *c)
