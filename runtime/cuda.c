@@ -30,35 +30,49 @@ tn_status tn__cu(const tn__gpu *g, CUresult r, const char *what)
                     what, (int)g->base.dl.device_id, text);
 }
 
+const char *tn__find_symbols(void *lib, const tn__symbol *symbols, size_t n, void *into)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *f = dlsym(lib, symbols[i].name);
+        if (!f)
+            return symbols[i].name;
+        memcpy((char *)into + symbols[i].at, &f, sizeof f);
+    }
+    return NULL;
+}
+
+void *tn__toolkit_library(const char *name)
+{
+    static const char *const places[] = {"", "/usr/local/cuda/lib64/"};
+    for (int i = 0; i < 2; i++)
+        for (int version = 13; version >= 12; version--) {
+            char path[128];
+            snprintf(path, sizeof path, "%s%s.so.%d", places[i], name, version);
+            void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            if (lib)
+                return lib;
+        }
+    return NULL;
+}
+
 /* All or none. */
 static void find_graphs(tn__cuda *c, void *lib)
 {
-    static const struct {
-        const char *symbol;
-        size_t at;
-    } functions[] = {
+    static const tn__symbol functions[] = {
 #define CU(field, symbol, parameters) {symbol, offsetof(tn__graphs, field)},
 #include "runtime/cuda_graphs.def"
 #undef CU
     };
     tn__graphs found = {0};
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *f = dlsym(lib, functions[i].symbol);
-        if (!f)
-            return;
-        memcpy((char *)&found + functions[i].at, &f, sizeof f);
-    }
-    if (!getenv("TENON_NO_GRAPHS"))
+    if (!tn__find_symbols(lib, functions, sizeof functions / sizeof *functions, &found) &&
+        !getenv("TENON_NO_GRAPHS"))
         c->graphs = found;
 }
 
 /* The library stays: what hangs on it (BLAS) has threads and memory of its own in it. */
 static bool find_functions(tn__cuda *c)
 {
-    static const struct {
-        const char *symbol;
-        size_t at;
-    } functions[] = {
+    static const tn__symbol functions[] = {
 #define CU(field, symbol, parameters) {symbol, offsetof(tn__driver, field)},
 #include "runtime/cuda_driver.def"
 #undef CU
@@ -70,15 +84,12 @@ static bool find_functions(tn__cuda *c)
                  "the GPU");
         return false;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *f = dlsym(lib, functions[i].symbol);
-        if (!f) {
-            snprintf(c->missing, sizeof c->missing,
-                     "the CUDA driver (libcuda.so.1) has no %s: it is too old",
-                     functions[i].symbol);
-            return false;
-        }
-        memcpy((char *)&c->cu + functions[i].at, &f, sizeof f);
+    const char *lacks =
+        tn__find_symbols(lib, functions, sizeof functions / sizeof *functions, &c->cu);
+    if (lacks) {
+        snprintf(c->missing, sizeof c->missing,
+                 "the CUDA driver (libcuda.so.1) has no %s: it is too old", lacks);
+        return false;
     }
     find_graphs(c, lib);
     return true;

@@ -11,6 +11,17 @@ typedef struct tn__module tn__module;
 typedef struct tn__gpu_model tn__gpu_model;
 typedef struct tn__lt_shapes tn__lt_shapes;
 
+/* A function of a library, and where in a table of functions it goes. */
+typedef struct {
+    const char *name;
+    size_t at;
+} tn__symbol;
+/** Fills a table from a library. NULL, or the name of the first that the library lacks. */
+const char *tn__find_symbols(void *lib, const tn__symbol *symbols, size_t n, void *into);
+/** A library of the CUDA toolkit, "libcublas", of version 13 or 12; it stays open. NULL: not there.
+ */
+void *tn__toolkit_library(const char *name);
+
 /* The driver and what hangs on it; one a context. Its lock is the context's. */
 struct tn__cuda {
     tn__driver cu;
@@ -154,7 +165,7 @@ void tn__gpu_blas_close(tn_stream *s);
 /* cuda_blaslt.c */
 /* D = A B, column by column, and a vector beside it. */
 typedef struct {
-    int type;      /* of all of them: CUDA_R_32F .. */
+    int type; /* of all of them: CUDA_R_32F .. */
     bool tf32;
     int op_a, op_b; /* CUBLAS_OP_N, CUBLAS_OP_T */
     int64_t m, n, k, lda, ldb, ldd;

@@ -5,7 +5,6 @@
  * SPDX-License-Identifier: MIT */
 #include "runtime/cuda.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +14,23 @@
 
 static void find_blas(tn__cuda *c)
 {
-    static const struct {
-        const char *symbol;
-        size_t at;
-    } functions[] = {
+    static const tn__symbol functions[] = {
 #define BLAS(field, symbol, parameters) {symbol, offsetof(tn__blas, field)},
 #include "runtime/cuda_blas.def"
 #undef BLAS
     };
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12",
-                                        "/usr/local/cuda/lib64/libcublas.so.13",
-                                        "/usr/local/cuda/lib64/libcublas.so.12"};
-    void *lib = NULL;
+    void *lib = tn__toolkit_library("libcublas");
     c->blas_state = -1;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !lib; i++)
-        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         snprintf(c->no_blas, sizeof c->no_blas,
                  "cuBLAS (libcublas.so.13 or .12) was not found: it comes with the CUDA toolkit");
         return;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *f = dlsym(lib, functions[i].symbol);
-        if (!f) {
-            snprintf(c->no_blas, sizeof c->no_blas, "cuBLAS has no %s", functions[i].symbol);
-            return;
-        }
-        memcpy((char *)&c->blas + functions[i].at, &f, sizeof f);
+    const char *lacks =
+        tn__find_symbols(lib, functions, sizeof functions / sizeof *functions, &c->blas);
+    if (lacks) {
+        snprintf(c->no_blas, sizeof c->no_blas, "cuBLAS has no %s", lacks);
+        return;
     }
     c->blas_state = 1;
 }

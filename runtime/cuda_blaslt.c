@@ -4,7 +4,6 @@
  * is asked for once and kept, with the descriptors. SPDX-License-Identifier: MIT */
 #include "runtime/cuda.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,29 +38,14 @@ struct tn__lt_shapes {
 
 static void find_lt(tn__cuda *c)
 {
-    static const struct {
-        const char *symbol;
-        size_t at;
-    } functions[] = {
+    static const tn__symbol functions[] = {
 #define LT(field, symbol, parameters) {symbol, offsetof(tn__lt, field)},
 #include "runtime/cuda_blaslt.def"
 #undef LT
     };
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                        "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                        "/usr/local/cuda/lib64/libcublasLt.so.12"};
-    void *lib = NULL;
-    c->lt_state = -1;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !lib; i++)
-        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; lib && i < sizeof functions / sizeof *functions; i++) {
-        void *f = dlsym(lib, functions[i].symbol);
-        if (!f)
-            return;
-        memcpy((char *)&c->lt + functions[i].at, &f, sizeof f);
-    }
-    if (lib)
-        c->lt_state = 1;
+    void *lib = tn__toolkit_library("libcublasLt");
+    const size_t n = sizeof functions / sizeof *functions;
+    c->lt_state = lib && !tn__find_symbols(lib, functions, n, &c->lt) ? 1 : -1;
 }
 
 static bool has_lt(tn__gpu *g)

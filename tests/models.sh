@@ -3,26 +3,7 @@
 # and after a stop; every sample trains, with a loss that falls; the C program runs.
 #   TENON=build/tenon tests/models.sh PART...     the parts: at the end
 # SPDX-License-Identifier: MIT
-set -u
-tenon=$(realpath "${TENON:?set TENON to the compiler}")
-build=$(dirname "$tenon")
-root=$(realpath "$(dirname "$0")/..")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-right=0 wrong=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@" >log 2>&1 </dev/null; then
-        right=$((right + 1))
-    else
-        wrong=$((wrong + 1))
-        echo "models: $what"
-        sed 's/^/    /' log
-    fi
-}
+. "$(realpath "$(dirname "$0")/check.sh")"
 # The result that a line of the training's report names is at least, or at most, a number.
 reaches() { awk -v name="$2" -v least="$3" '$1 == "test" && $2 == name && $3 + 0 >= least { ok = 1 } END { exit !ok }' "$1"; }
 stays() { awk -v name="$2" -v most="$3" '$1 == "test" && $2 == name && $3 + 0 <= most { ok = 1 } END { exit !ok }' "$1"; }
@@ -146,5 +127,4 @@ for part in "${@:-digits}"; do
     *) echo "models.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
-echo "$right right, $wrong wrong"
-[ "$wrong" = 0 ] && [ "$right" -gt 0 ]
+finish

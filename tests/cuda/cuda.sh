@@ -3,35 +3,10 @@
 # failing drivers.
 #   TENON=build/tenon VGPU=build/tests/vgpu tests/cuda/cuda.sh [PART]...
 # SPDX-License-Identifier: MIT
-set -u
 unset LD_LIBRARY_PATH # the parts below say themselves who has a GPU
-tenon=$(realpath "${TENON:?set TENON to the compiler}")
 vgpu=$(realpath "${VGPU:?set VGPU to the folder of the virtual libcuda.so.1}")
-build=$(dirname "$tenon")
-root=$(realpath "$(dirname "$0")/../..")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-right=0 wrong=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@" >log 2>&1 </dev/null; then
-        right=$((right + 1))
-    else
-        wrong=$((wrong + 1))
-        echo "cuda: $what"
-        sed 's/^/    /' log | tail -n 40
-    fi
-}
+. "$(realpath "$(dirname "$0")/../check.sh")"
 gpu() { LD_LIBRARY_PATH=$vgpu "$@"; }
-status_is() { # STATUS COMMAND...
-    local want=$1 got=0
-    shift
-    "$@" || got=$?
-    [ "$got" = "$want" ] || { echo "status $got, expected $want"; return 1; }
-}
 # Losses of each epoch and of the test set, to 1e-4.
 same_curve() {
     paste <(grep -oE '(loss|accuracy) +[0-9.]+' "$1") <(grep -oE '(loss|accuracy) +[0-9.]+' "$2") |
@@ -292,5 +267,4 @@ for part in "${@:-gradients}"; do
     *) echo "cuda.sh: there is no part $part" >&2; exit 2 ;;
     esac
 done
-echo "$right right, $wrong wrong"
-[ "$wrong" = 0 ] && [ "$right" -gt 0 ]
+finish

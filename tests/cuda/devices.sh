@@ -3,40 +3,14 @@
 # lanes wait for what they need (the virtual GPU says where they do not), and what is missing is said.
 #   TENON=build/tenon VGPU=build/tests/vgpu tests/cuda/devices.sh [PART]...
 # SPDX-License-Identifier: MIT
-set -u
 unset LD_LIBRARY_PATH
-tenon=$(realpath "${TENON:?set TENON to the compiler}")
 vgpu=$(realpath "${VGPU:?set VGPU to the folder of the virtual libcuda.so.1}")
-build=$(dirname "$tenon")
-root=$(realpath "$(dirname "$0")/../..")
+. "$(realpath "$(dirname "$0")/../check.sh")"
 text=$root/tests/cuda/devices.tn
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-right=0 wrong=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    [ ! -e log ] || cp log last
-    if "$@" >log 2>&1 </dev/null; then
-        right=$((right + 1))
-    else
-        wrong=$((wrong + 1))
-        echo "devices: $what"
-        sed 's/^/    /' log | tail -n 40
-    fi
-}
 gpus() { # NUMBER COMMAND...: memory that is freed goes back, so that each block is watched by itself
     local n=$1
     shift
     env VGPU_DEVICES="$n" TENON_NO_CACHE=1 LD_LIBRARY_PATH="$vgpu" "$@"
-}
-status_is() { # STATUS COMMAND...
-    local want=$1 got=0
-    shift
-    "$@" || got=$?
-    [ "$got" = "$want" ] || { echo "status $got, expected $want"; return 1; }
 }
 says() { grep -q -- "$1" last || { echo "no '$1' in:"; cat last; return 1; }; } # what was run before
 same() { # FILE...: equal bits in all arrays
@@ -155,5 +129,4 @@ for part in "${@:-numbers training order placing missing program}"; do
         $one
     done
 done
-echo "$right as expected, $wrong not"
-[ "$wrong" = 0 ] && [ "$right" -gt 0 ]
+finish
