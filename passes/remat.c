@@ -151,50 +151,62 @@ static void flow_run(Flow *f, uint32_t from, uint32_t to)
 
 /* --- the cut ---------------------------------------------------------------------------------- */
 
+/* Who reads a value, perhaps through views: an attention of forward; an op of backward that cannot
+ * recompute its operand; forward, outside of the value's `checkpoint { }`. */
+enum { FOR_ATTENTION = 1, FOR_PRODUCT = 2, FOR_OUTSIDE = 4 };
+
 typedef struct {
     const Program *p;
     const Graph *g;
     const bool *live, *back;
     Users users;
+    uint8_t *uses;   /* of each node */
     bool *committed; /* slot: this graph writes it, so it must be kept by value */
     int mode;        /* 0 auto, 1 none: save all, 2 all: recompute all that can be */
 } Cut;
 
 static const double FOREVER = 1e30;
 
-/* q, k or v of a gradient of attention. */
+static bool is_made_freely(const Node *n)
+{
+    return op_is_view(n->op) || n->op == OP_concat || n->op == OP_random;
+}
+
+/* q, k or v of an attention, or of its gradient. */
 static bool is_vectors(const Node *n, uint32_t id)
 {
     return n->in[0].node == id || n->in[1].node == id || n->in[2].node == id;
 }
 
-/* What forward stores for an attention, perhaps through views. */
-static bool feeds_attention(const Cut *c, uint32_t id)
+/* What a value is to the node that reads it, or, where that is a view or another that is made
+ * freely, to those that read that. */
+static int use_of(const Cut *c, uint32_t id, uint32_t user)
 {
-    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
-        const uint32_t u = c->users.list[i];
-        const Node *n = &c->g->nodes.at[u];
-        if (!c->back[u] && ((n->op == OP_attention && is_vectors(n, id)) ||
-                            (op_is_view(n->op) && feeds_attention(c, u))))
-            return true;
-    }
-    return false;
+    const Node *n = &c->g->nodes.at[user];
+    const bool back = c->back[user], view = op_is_view(n->op);
+    int use = 0;
+    if (!back && n->op == OP_attention && is_vectors(n, id))
+        use |= FOR_ATTENTION;
+    if (back && (n->op == OP_dot || n->op == OP_conv || n->op == OP_scan ||
+                 (n->op == OP_attention_grad && is_vectors(n, id))))
+        use |= FOR_PRODUCT;
+    if (!back && n->site.block != c->g->nodes.at[id].site.block)
+        use |= FOR_OUTSIDE;
+    if (!back && view)
+        use |= c->uses[user] & FOR_ATTENTION;
+    if (view || n->op == OP_concat)
+        use |= c->uses[user] & FOR_PRODUCT;
+    if (!back && is_made_freely(n))
+        use |= c->uses[user] & FOR_OUTSIDE;
+    return use;
 }
 
-/* Consumed in backward, perhaps through views, by an op that cannot recompute its operand. */
-static bool feeds_product(const Cut *c, uint32_t id)
+/* Readers stand behind what they read: each value is looked at once. */
+static void find_uses(Cut *c)
 {
-    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
-        uint32_t u = c->users.list[i];
-        Op op = c->g->nodes.at[u].op;
-        if (c->back[u] && (op == OP_dot || op == OP_conv || op == OP_scan))
-            return true;
-        if (c->back[u] && op == OP_attention_grad && is_vectors(&c->g->nodes.at[u], id))
-            return true;
-        if ((op_is_view(op) || op == OP_concat) && feeds_product(c, u))
-            return true;
-    }
-    return false;
+    for (uint32_t id = c->g->nodes.n; id-- > 1;)
+        for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++)
+            c->uses[id] |= (uint8_t)use_of(c, id, c->users.list[i]);
 }
 
 /* Arguments, state that this graph leaves alone, views of it (parameters), and constants. */
@@ -217,29 +229,11 @@ static bool of_checkpoint(const Cut *c, uint32_t id)
            n->op != OP_transfer && !kept_by_reference(c, n);
 }
 
-static bool is_made_freely(const Node *n)
-{
-    return op_is_view(n->op) || n->op == OP_concat || n->op == OP_random;
-}
-
-/* Read by others, perhaps through views. */
-static bool is_read_outside(const Cut *c, uint32_t id, uint32_t block)
-{
-    for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1]; i++) {
-        const uint32_t u = c->users.list[i];
-        const Node *n = &c->g->nodes.at[u];
-        if (!c->back[u] &&
-            (n->site.block != block || (is_made_freely(n) && is_read_outside(c, u, block))))
-            return true;
-    }
-    return false;
-}
-
 /* Only a whole node is kept: of a scan that would be all that its derivative reads. */
 static bool leaves_checkpoint(const Cut *c, uint32_t id)
 {
     const Node *n = &c->g->nodes.at[id];
-    return n->op != OP_scan && !is_made_freely(n) && is_read_outside(c, id, n->site.block);
+    return n->op != OP_scan && !is_made_freely(n) && (c->uses[id] & FOR_OUTSIDE);
 }
 
 static bool never_again(const Cut *c, uint32_t id)
@@ -255,7 +249,7 @@ static bool never_again(const Cut *c, uint32_t id)
         return false;
     if (n->op == OP_reduce && 4 * node_bytes(c->p, c->g, id) <= val_bytes(c->p, c->g, n->in[0]))
         return true;
-    return c->mode == 1 || (c->mode == 0 && feeds_product(c, id));
+    return c->mode == 1 || (c->mode == 0 && (c->uses[id] & FOR_PRODUCT));
 }
 
 /* What it costs to keep a value: bytes, twice for one that forward would not store anyway. */
@@ -270,7 +264,7 @@ static double cost_of_keeping(const Cut *c, uint32_t id)
         return FOREVER;
     bool stored = n->op == OP_dot || n->op == OP_conv || n->op == OP_fold || n->op == OP_reduce ||
                   n->op == OP_key || n->op == OP_cumulate || n->op == OP_scan ||
-                  feeds_attention(c, id);
+                  (c->uses[id] & FOR_ATTENTION);
     for (uint32_t i = 0; i < c->g->results.n && !stored; i++)
         stored = c->g->results.at[i].val.node == id;
     for (uint32_t i = c->users.start[id]; i < c->users.start[id + 1] && !stored; i++) {
@@ -377,6 +371,8 @@ static Graph *remat_graph(Pipeline *pl, uint32_t index)
     const Joint *j = pipeline_joint(pl, index);
     Cut c = {.p = p, .g = g, .live = graph_live(p, g), .back = graph_backward(p, g, j)};
     c.users = graph_users(p, g, c.live);
+    c.uses = arena_array(p->cx->scratch, uint8_t, g->nodes.n);
+    find_uses(&c);
     c.committed = arena_array(a, bool, p->slots.n);
     for (uint32_t i = 0; j && i < j->ncommits; i++)
         c.committed[g->commits.at[i].slot] = true;
