@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAVY = 40, SCALAR_HEAVY = 8, TOO_HEAVY = 1 << 20, PICKED = 4 };
+enum { HEAVY = 40, SCALAR_HEAVY = 8, TOO_HEAVY = 1 << 20, PICKED = 4, TURNS = 3 };
 
 /* --- what is stored --------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static int weight(const Node *n)
 static bool moves(Op op)
 {
     return op == OP_slice || op == OP_pad || op == OP_concat || op == OP_gather ||
-           op == OP_window || op == OP_unwindow;
+           op == OP_window || op == OP_unwindow || op == OP_transpose;
 }
 
 /* The weight of a node's cone: what is read in place counts once, however many read it; what is
@@ -125,17 +125,42 @@ static void store(Fuser *f, uint32_t id)
     f->weight[id] = 0;
 }
 
+/* How often a value's places are transposed and then reshaped before a stored value is read: each
+ * time the quotients and remainders of its index stand in those of the next, several times over. */
+static Turns turns_of(const Fuser *f, uint32_t id)
+{
+    const Node *n = fuse_node(f, id);
+    Turns t = {0};
+    for (uint32_t i = 0; i < n->nin; i++) {
+        const uint32_t from = n->in[i].node;
+        if (f->kind[from] != NODE_CONE)
+            continue;
+        t.n = t.n > f->turns[from].n ? t.n : f->turns[from].n;
+        t.transposed |= f->turns[from].transposed;
+    }
+    if (n->op == OP_transpose)
+        t.transposed = true;
+    if (n->op == OP_reshape && t.transposed)
+        t = (Turns){t.n + 1, false};
+    return t;
+}
+
 /* A value of several readers is stored if making it again costs more than one write and the reads;
  * a scalar, if it is worth a moment's work for every element of a larger kernel. */
 static void may_store(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
-    if (f->kind[id] != NODE_CONE || op_is_view(n->op))
+    if (f->kind[id] != NODE_CONE)
         return;
+    f->turns[id] = turns_of(f, id);
+    if (f->turns[id].n > TURNS) {
+        store(f, id);
+        return;
+    }
     f->stamp++;
     const int w = cone_weight(f, id, id);
     f->weight[id] = w;
-    if (op_is_free(n->op) || n->nout != 1)
+    if (op_is_view(n->op) || op_is_free(n->op) || n->nout != 1)
         return;
     Nodes sources = {0};
     f->stamp++;
@@ -421,6 +446,7 @@ static Fuser fuser_create(Program *p, Graph *g)
     f.users = graph_users(p, g, f.live);
     f.kind = arena_array(a, uint8_t, n);
     f.weight = arena_array(a, int, n);
+    f.turns = arena_array(a, Turns, n);
     f.first = arena_array(a, uint32_t, n);
     f.owner = arena_array(a, int32_t, n);
     f.seen = arena_array(a, uint32_t, n);

@@ -60,6 +60,12 @@ typedef struct {
     int32_t kern;
 } Fill;
 
+/* Of a value that is not stored: see turns_of. */
+typedef struct {
+    int n;
+    bool transposed; /* since the last reshape */
+} Turns;
+
 typedef struct {
     Program *p;
     Graph *g;
@@ -70,6 +76,7 @@ typedef struct {
     Users users;
     uint8_t *kind;    /* NodeKind of each node */
     int *weight;      /* of the cone of each node that is not stored */
+    Turns *turns;     /* of its places, before a stored value is read */
     Placement *place; /* of each value: see fuse_placement */
     uint32_t *first;  /* number of result 0 of each node among all values */
     uint32_t nvals;
