@@ -31,7 +31,7 @@ enum {
     SUMS = 64,                 /* elements of a sum cell */
     RUNS = 16, /* panels, and rows, of a b that are packed together, where its rows are long runs */
     PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
-    CELL_FLOPS = 1000000 /* some 10 microseconds: worth another thread */
+    CELL_COST = 1000000 /* some 10 microseconds: worth another thread */
 };
 
 static inline float load(int dtype, const void *p, int64_t i)
@@ -272,6 +272,15 @@ static void copied_rows(const Work *w, const char *a, const char *b, char *c, in
     }
 }
 
+/* The width of tiles of so few rows that the memory of b decides; 0: it does not. */
+static int wide_vectors(const Work *w, int64_t m)
+{
+    const tn__gemm_args *g = &w->g;
+    if (m > TN__GEMM_WIDE_ROWS || g->panels || w->narrow || g->b.cols != 1 || g->c.cols != 1)
+        return 0;
+    return w->kernels->wide;
+}
+
 /* Rows m0 .. m0 + m - 1 and columns n0 .. n1 - 1 of c. */
 static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, int64_t n0,
                          int64_t n1)
@@ -292,9 +301,11 @@ static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, in
                         least(step, m - i), n0, n1);
         return;
     }
+    const int wide = wide_vectors(w, m);
     for (int64_t n = n0; n < n1;) {
         const int64_t left = n1 - n;
-        const int vectors = left > lanes ? 2 : 1;
+        const int vectors =
+            wide && left >= 2 * lanes ? (int)least(wide, left / lanes) : left > lanes ? 2 : 1;
         const int64_t cols = least(left, vectors * lanes);
         const bool whole = !w->narrow && g->c.cols == 1 && cols == vectors * lanes;
         for (int64_t i = 0; i < m;) {
@@ -477,7 +488,8 @@ static void plan_cells(Work *w, int threads)
                   count = batches(g);
     w->rows = least(g->m, ROWS / mr * mr);
     w->panels = all;
-    const int64_t wanted = threads > 1 ? 4 * threads : 1;
+    const int64_t each = wide_vectors(w, g->m) ? 1 : 4; /* long runs of memory, or small rests */
+    const int64_t wanted = threads > 1 ? each * threads : 1;
     for (;;) {
         w->m_cells = divide_up(g->m, w->rows);
         w->n_cells = divide_up(all, w->panels);
@@ -528,12 +540,22 @@ static void plan_sums(Work *w)
     w->sum_b_cells = w->g.sum_b.data ? divide_up(w->g.n, SUMS) : 0;
 }
 
-static void run_all(Work *w, tn__pool *pool, double flops)
+static void run_all(Work *w, tn__pool *pool, double cost)
 {
     const int64_t cells = w->products + (w->sum_a_cells + w->sum_b_cells) * batches(&w->g);
-    const double each = flops / (double)(cells ? cells : 1);
-    const int64_t grain = flops < 2 * CELL_FLOPS ? cells : (int64_t)(CELL_FLOPS / (each + 1.0));
+    const double each = cost / (double)(cells ? cells : 1);
+    const int64_t grain = cost < 2 * CELL_COST ? cells : (int64_t)(CELL_COST / (each + 1.0));
     tn__pool_run(pool, run_cells, w, cells, grain);
+}
+
+/* Operations, and bytes of the larger operand, which take as long: with few rows it is memory that
+ * counts, and a part of b that stays in the cache of each thread is worth more than the whole in
+ * none. */
+static double cost_of(const Work *w)
+{
+    const tn__gemm_args *g = &w->g;
+    const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    return (2.0 * m * n * k + (m < n ? n : m) * k * (double)w->size) * (double)batches(g);
 }
 
 int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor most)
@@ -546,13 +568,13 @@ int tn__gemm_on(const tn__gemm_args *args, tn__pool *pool, tn__gemm_processor mo
         return 0;
     if (w.dots ? g->m > g->n : !g->panels && wants_transpose(&w))
         transpose(&w.g);
-    const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)batches(g);
+    const double cost = cost_of(&w);
     const bool done = !w.dots && tn__gemm_is_large(&w) && tn__gemm_large(&w, pool);
     if (g->m && g->n && !done)
-        plan_cells(&w, flops < 2 * CELL_FLOPS ? 1 : tn__pool_threads(pool));
+        plan_cells(&w, cost < 2 * CELL_COST ? 1 : tn__pool_threads(pool));
     plan_sums(&w);
     if (!done || w.sum_a_cells || w.sum_b_cells)
-        run_all(&w, pool, flops);
+        run_all(&w, pool, cost);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #define LANES        8
 #define NAME(x)      x##_f32
 #define KERNELS      tn__gemm_f32_avx2
+#define WIDE         1024
 #define LOAD(p)      _mm256_loadu_ps(p)
 #define STORE(p, x)  _mm256_storeu_ps(p, x)
 #define SET1(x)      _mm256_set1_ps(x)
@@ -42,6 +43,7 @@ TRANSPOSES(TARGET)
 #undef TRANSPOSE
 #undef WIDEN_F16
 #undef WIDEN_BF16
+#undef WIDE
 
 /* less code: f64 is rare */
 #undef MR

@@ -15,6 +15,7 @@
 #define LANES        16
 #define NAME(x)      x##_f32
 #define KERNELS      tn__gemm_f32_avx512
+#define WIDE         1024
 #define LOAD(p)      _mm512_loadu_ps(p)
 #define STORE(p, x)  _mm512_storeu_ps(p, x)
 #define SET1(x)      _mm512_set1_ps(x)
@@ -45,6 +46,7 @@ TRANSPOSES_16(TARGET)
 #undef TRANSPOSE_16
 #undef WIDEN_F16
 #undef WIDEN_BF16
+#undef WIDE
 
 /* less code: f64 is rare */
 #undef MR

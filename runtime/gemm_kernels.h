@@ -10,7 +10,8 @@
 enum {
     TN__GEMM_KB =
         256, /* k is summed in blocks of this length, on every processor: part of the result */
-    TN__GEMM_MAX_NR = 32
+    TN__GEMM_MAX_NR = 32,
+    TN__GEMM_WIDE_ROWS = 2
 };
 
 /* One block of k (k <= TN__GEMM_KB) of a panel of columns: c[m, 0 .. cols) (+)= sum of a[m, k] b[k,
@@ -24,7 +25,7 @@ typedef struct {
     void *c;
     int64_t c_m;
     int add;     /* 0: c is overwritten */
-    int vectors; /* columns / lanes: 1 or 2 */
+    int vectors; /* columns / lanes: 1, 2, or with few rows up to `wide` */
 } tn__gemm_panel;
 
 /* c[m, n] (+)= sum over all k of a[m, k] b[k, n]; k runs along the memory of a and b. */
@@ -42,6 +43,7 @@ typedef struct {
 typedef struct {
     int lanes; /* numbers in a vector */
     int mr;    /* rows of the largest register tile */
+    int wide;  /* vectors of a panel of up to TN__GEMM_WIDE_ROWS rows at most; 0: 2 */
     void (*panel)(const tn__gemm_panel *p);
     /* to[i * width + j] = from[i * rows + j * cols] of f16 or bf16 numbers, for i < n_i, j < n_j,
      * which become less where the rest is left to the caller. NULL: all is */

@@ -4,6 +4,7 @@
  *   TARGET          function attribute with the processor   NAME(x) x with type and processor
  *   LOAD STORE SET1 ZERO FMA ADD                            on vectors, unaligned
  *   KERNELS         name of the exported table
+ *   WIDE            columns of a panel of one or two rows at most; or nothing
  *   WIDEN_F16(from) WIDEN_BF16(from)        a vector of f32 of 16-bit numbers; or nothing
  *   TRANSPOSE(to, to_stride, from, stride)  a block of 8 x 8; or nothing
  *   TRANSPOSE_16                            the same of 16 x 16; or nothing
@@ -62,6 +63,59 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
         }
 }
 
+#ifdef WIDE
+/* sums[i][0 .. n) += the products of `deep` rows of b. */
+TILE_FN NAME(few_steps)(int rows, int deep, int64_t n, const T *a, int64_t a_m, int64_t a_k,
+                        const T *b, int64_t b_k, T (*sums)[WIDE])
+{
+    V x[2][8];
+#pragma GCC unroll 2
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int l = 0; l < deep; l++)
+            x[i][l] = SET1(a[i * a_m + l * a_k]);
+    for (int64_t j = 0; j < n; j += LANES) {
+        V s[2];
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++)
+            s[i] = LOAD(sums[i] + j);
+#pragma GCC unroll 8
+        for (int l = 0; l < deep; l++) {
+            const V y = LOAD(b + l * b_k + j);
+#pragma GCC unroll 2
+            for (int i = 0; i < rows; i++)
+                s[i] = FMA(x[i][l], y, s[i]);
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++)
+            STORE(sums[i] + j, s[i]);
+    }
+}
+
+/* Few rows, and a b that is read where it lies, as it lies: it is memory that decides here. */
+TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
+{
+    _Alignas(64) T sums[2][WIDE];
+    const int64_t n = (int64_t)p->vectors * LANES;
+    const T *a = p->a, *b = p->b;
+    for (int i = 0; i < rows; i++)
+        memset(sums[i], 0, (size_t)n * sizeof(T));
+    int64_t l = 0;
+    for (; l + deep <= p->k; l += deep)
+        NAME(few_steps)(rows, deep, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
+    for (; l < p->k; l++)
+        NAME(few_steps)(rows, 1, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
+    for (int i = 0; i < rows; i++) {
+        T *const c = (T *)p->c + i * p->c_m;
+        for (int64_t j = 0; j < n; j += LANES)
+            STORE(c + j, p->add ? ADD(LOAD(c + j), LOAD(sums[i] + j)) : LOAD(sums[i] + j));
+    }
+}
+#define WIDTHS .wide = WIDE / LANES,
+#else
+#define WIDTHS
+#endif
+
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
         if (p->vectors > 1)                                                                        \
@@ -72,6 +126,15 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
 
 static TARGET void NAME(panel)(const tn__gemm_panel *p)
 {
+#ifdef WIDE
+    if (p->vectors > 2) {
+        if (p->m == 1)
+            NAME(few_rows)(1, 8, p);
+        else
+            NAME(few_rows)(2, 4, p);
+        return;
+    }
+#endif
     /* tiles of nearly equal height: a last one of a row or two would waste registers */
     const int64_t tiles = (p->m + MR - 1) / MR;
     for (int64_t t = 0, m = 0; t < tiles; t++) {
@@ -167,6 +230,23 @@ static __attribute__((noinline)) TARGET T NAME(join)(T *x)
     return x[0];
 }
 
+typedef T NAME(Four) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T))));
+
+/* The same for four sums at once. */
+TILE_FN NAME(join_four)(T (*lanes)[DOT_LANES], T *sums)
+{
+    NAME(Four) x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        const NAME(Four) *const l = (const void *)lanes[i];
+        x[i] = DOT_LANES == 16 ? (l[0] + l[2 % (DOT_LANES / 4)]) + (l[1] + l[3 % (DOT_LANES / 4)])
+                               : l[0] + l[1];
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        sums[i] = (x[i][0] + x[i][2]) + (x[i][1] + x[i][3]);
+}
+
 TILE_FN NAME(dot_steps)(int rows, int cols, int64_t steps, const T *a, int64_t a_m, const T *b,
                         int64_t b_n, int ahead, V (*restrict acc)[4][DOT_VECTORS])
 {
@@ -218,19 +298,23 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
         a_m = b_n = DOT_LANES;
         steps = 1;
     }
-    _Alignas(64) T lanes[4][4][DOT_LANES];
+    _Alignas(64) T lanes[16][DOT_LANES], sum[16];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < cols; j++)
 #pragma GCC unroll 4
             for (int v = 0; v < DOT_VECTORS; v++)
-                STORE(lanes[i][j] + v * LANES, acc[i][j][v]);
+                STORE(lanes[i * cols + j] + v * LANES, acc[i][j][v]);
+    int joined = 0;
+    for (; joined + 4 <= rows * cols; joined += 4)
+        NAME(join_four)(lanes + joined, sum + joined);
+    for (; joined < rows * cols; joined++)
+        sum[joined] = NAME(join)(lanes[joined]);
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < cols; j++) {
             T *const to = c + i * p->c_m + j * p->c_n;
-            const T sum = NAME(join)(lanes[i][j]);
-            *to = p->add ? *to + sum : sum;
+            *to = p->add ? *to + sum[i * cols + j] : sum[i * cols + j];
         }
 }
 
@@ -243,7 +327,7 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
 #define DOT_MAX 4 /* rows and columns of a tile of sums */
 #endif
 
-/* 4, 2 or 1 rows or columns of what is left. */
+/* 4, 2 or 1 columns of what is left, and rows, which may be 3. */
 static inline int64_t NAME(dots_of)(int64_t left)
 {
     return left >= DOT_MAX ? DOT_MAX : left >= 2 ? 2 : 1;
@@ -258,7 +342,7 @@ static TARGET void NAME(dots)(const tn__gemm_dots *p)
             const T *const a = (const T *)p->a + m * p->a_m;
             const T *const b = (const T *)p->b + n * p->b_n;
             T *const c = (T *)p->c + m * p->c_m + n * p->c_n;
-            rows = NAME(dots_of)(p->m - m);
+            rows = DOT_MAX > 2 && p->m - m == 3 ? 3 : NAME(dots_of)(p->m - m);
             switch (10 * rows + cols) {
                 DOT(1, 1)
                 DOT(1, 2)
@@ -267,6 +351,9 @@ static TARGET void NAME(dots)(const tn__gemm_dots *p)
 #if DOT_MAX > 2
                 DOT(1, 4)
                 DOT(2, 4)
+                DOT(3, 1)
+                DOT(3, 2)
+                DOT(3, 4)
                 DOT(4, 1)
                 DOT(4, 2)
                 DOT(4, 4)
@@ -328,7 +415,9 @@ static TARGET void NAME(widen)(int bf16, T *to, int64_t width, const uint16_t *f
 #endif
 
 const tn__gemm_kernels KERNELS = {
-    .lanes = LANES, .mr = MR, .panel = NAME(panel), .dots = NAME(dots), WIDEN.pack = NAME(pack)};
+    .lanes = LANES, .mr = MR, .panel = NAME(panel), .dots = NAME(dots), WIDEN WIDTHS.pack = NAME(pack)};
+
+#undef WIDTHS
 
 #undef WIDEN
 

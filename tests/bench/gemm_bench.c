@@ -1,7 +1,7 @@
 /* gemm_bench.c: the speed of products of matrices, beside what the processor can do at most and,
  * where they are installed, OpenBLAS and oneDNN.
  *
- *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512]
+ *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_]
  * [[b]MxNxK[:NN|NT|TN|TT][:f32|f64|bf16|f16] ..]
  *
  * All of a shape takes turns in rounds, so that whatever else the machine does hits all alike; the
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CODES = 3, PEAK_STEPS = 200000 };
+enum { CODES = 3, PEAK_STEPS = 200000, WAIT_NS = 150000000 };
 
 static double now(int threads)
 {
@@ -79,6 +79,7 @@ static double peak_of(tn__pool *pool, tn__gemm_processor most)
     static Peak p;
     const int threads = tn__pool_threads(pool);
     p.most = most;
+    tn__pool_run(pool, peak_cells, &p, threads, 1); /* wakes the threads */
     const double t = now(threads);
     tn__pool_run(pool, peak_cells, &p, threads, 1);
     const double lanes = most >= TN__GEMM_AVX512 ? 16 : 8;
@@ -88,8 +89,10 @@ static double peak_of(tn__pool *pool, tn__gemm_processor most)
 /* --- libraries ----------------------------------------------------------------------------------
  */
 
-typedef void Sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
-                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
+/* Fortran's interface, which every BLAS has: columns first. */
+typedef void Sgemm(const char *ta, const char *tb, const int *m, const int *n, const int *k,
+                   const float *alpha, const float *a, const int *lda, const float *b,
+                   const int *ldb, const float *beta, float *c, const int *ldc);
 typedef int Dnnl(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                  int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
@@ -104,7 +107,7 @@ static void *function(const char *library, const char *name)
     return so ? dlsym(so, name) : NULL;
 }
 
-static Libraries open_libraries(int threads)
+static Libraries open_libraries(const char *blas, int threads)
 {
     char text[16];
     Libraries l;
@@ -112,7 +115,7 @@ static Libraries open_libraries(int threads)
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("OPENBLAS_NUM_THREADS", text, 1);
     unsetenv("OPENBLAS_CORETYPE");
-    *(void **)&l.blas = function("libopenblas.so.0", "cblas_sgemm");
+    *(void **)&l.blas = function(blas, "sgemm_");
     *(void **)&l.dnnl = function("libdnnl.so.2", "dnnl_sgemm");
     return l;
 }
@@ -200,8 +203,9 @@ static void run_one(const Case *x, int code, const Libraries *l, tn__pool *pool)
         const float *b = (const float *)x->b + i * s->k * s->n;
         float *c = (float *)x->c + i * s->m * s->n;
         if (code == 1)
-            l->blas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1,
-                    a, (int)lda, b, (int)ldb, 0, c, (int)s->n);
+            l->blas(s->tb ? "T" : "N", s->ta ? "T" : "N", &(int){(int)s->n}, &(int){(int)s->m},
+                    &(int){(int)s->k}, &(float){1}, b, &(int){(int)ldb}, a, &(int){(int)lda},
+                    &(float){0}, c, &(int){(int)s->n});
         else
             l->dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1, a, lda, b, ldb, 0, c,
                     s->n);
@@ -219,6 +223,9 @@ static void measure(Case *x, const Libraries *l, tn__pool *pool, int rounds)
         for (int code = 0; code < CODES; code++) {
             if (code && (s->dtype != TN_F32 || (code == 1 ? !l->blas : !l->dnnl)))
                 continue;
+            if (threads > 1) /* threads of a library look for more work for a while */
+                nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+            run_one(x, code, l, pool);
             const double t = now(threads);
             for (int i = 0; i < repeat; i++)
                 run_one(x, code, l, pool);
@@ -255,6 +262,7 @@ static const char *const suite[] = {
 
 int main(int argc, char **argv)
 {
+    const char *blas = "libopenblas.so.0";
     int threads = 1, rounds = 5, at = 1;
     tn__gemm_processor most = TN__GEMM_AVX512;
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
@@ -262,17 +270,19 @@ int main(int argc, char **argv)
             threads = atoi(argv[at + 1]);
         else if (argv[at][1] == 'r')
             rounds = atoi(argv[at + 1]);
+        else if (argv[at][1] == 'l')
+            blas = argv[at + 1];
         else if (argv[at][1] == 'k')
             most = !strcmp(argv[at + 1], "base")   ? TN__GEMM_BASE
                    : !strcmp(argv[at + 1], "avx2") ? TN__GEMM_AVX2
                                                    : TN__GEMM_AVX512;
     }
-    const Libraries l = open_libraries(threads);
+    const Libraries l = open_libraries(blas, threads);
     tn__pool *pool = tn__pool_create(threads);
     if (!pool)
         return 1;
     printf("%d threads, at most %.0f GFLOP/s in f32\n", threads, peak_of(pool, most));
-    printf("%-24s %8s %7s %9s %9s %9s\n", "shape", "GFLOP/s", "of most", "OpenBLAS", "oneDNN",
+    printf("%-24s %8s %7s %9s %9s %9s\n", "shape", "GFLOP/s", "of most", "BLAS", "oneDNN",
            "to best");
     const int n = at < argc ? argc - at : (int)(sizeof suite / sizeof *suite);
     for (int i = 0; i < n; i++) {

@@ -230,7 +230,8 @@ static void test_shapes(void **state)
         {1, 1, 1},    {1, 10, 64}, {5, 3, 2},     {14, 32, 16},   {15, 33, 17},   {64, 10, 64},
         {10, 64, 64}, {3, 1, 300}, {29, 70, 257}, {96, 100, 513}, {16, 384, 160}, {0, 4, 3},
         {4, 0, 3},    {4, 5, 0},   {64, 16, 9},   {7, 31, 40},    {13, 48, 30},   {300, 40, 20},
-        {1, 37, 83},  {2, 9, 77},  {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16}};
+        {1, 37, 83},  {2, 9, 77},  {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16},
+        {1, 1100, 70}, {2, 1090, 61}, {3, 67, 90}};
     uint32_t seed = 1;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t d = 0; d < sizeof types / sizeof *types; d++)
@@ -269,10 +270,8 @@ static void test_batches(void **state)
     tn__pool_destroy(pool);
 }
 
-static void test_same_bits(void **state)
+static void same_bits(int64_t M, int64_t N, int64_t K)
 {
-    (void)state;
-    enum { M = 150, N = 203, K = 600 };
     tn__pool *pools[4] = {NULL, tn__pool_create(2), tn__pool_create(3), tn__pool_create(7)};
 #if defined(__x86_64__)
     const bool fused = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -322,6 +321,16 @@ static void test_same_bits(void **state)
     }
     for (int i = 1; i < 4; i++)
         tn__pool_destroy(pools[i]);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    same_bits(150, 203, 600);
+    same_bits(1, 1500, 600); /* few rows: memory decides */
+    same_bits(2, 2100, 300);
+    same_bits(3, 900, 520);
+    same_bits(4, 1000, 300);
 }
 
 static void test_repeated_inputs(void **state)
