@@ -96,6 +96,9 @@ Dim dim_substitute(DimTable *t, Dim d, const DimSubst *map, uint32_t n);
 bool dim_eval(const DimTable *t, Dim d, const int64_t *values, int64_t *out);
 /** The value at hint sizes (axes: half their extent). Costs only. */
 double dim_hint(DimTable *t, Dim d);
+/** Raises hints of sizes until d, an extent, is at least 1 at them: where texts are cut into pieces
+ * of 512 a length of 64 has none, and nothing made of pieces would cost anything. */
+void dim_hint_some(DimTable *t, Dim d);
 
 /** True (and clears) if a compile-time overflow happened since the last call. */
 bool dim_overflowed(DimTable *t);

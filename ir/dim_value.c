@@ -133,3 +133,31 @@ double dim_hint(DimTable *t, Dim d)
     }
     return r;
 }
+
+enum { DOUBLED = 16 }; /* at most; nothing depends on larger hints */
+
+/* Symbol s, or with s == 0 all that d mentions. */
+static void scale_hints(DimTable *t, Dim d, uint32_t s, int by)
+{
+    for (uint32_t k = 1; k <= dim_nsymbols(t); k++) {
+        SymbolInfo *info = dim_symbol(t, (Symbol){k});
+        if ((!s || s == k) && info->kind == SYM_SIZE && dim_mentions(t, d, (Symbol){k}))
+            info->hint = by > 0 ? info->hint << by : info->hint >> -by;
+    }
+}
+
+void dim_hint_some(DimTable *t, Dim d)
+{
+    if (!d.id || dim_hint(t, d) >= 1)
+        return;
+    for (int by = 1; by <= DOUBLED; by++)
+        for (uint32_t s = 0; s <= dim_nsymbols(t); s++) {
+            const uint32_t one = s < dim_nsymbols(t) ? s + 1 : 0; /* one alone before all */
+            if (one && !dim_mentions(t, d, (Symbol){one}))
+                continue;
+            scale_hints(t, d, one, by);
+            if (dim_hint(t, d) >= 1)
+                return;
+            scale_hints(t, d, one, -by);
+        }
+}

@@ -137,9 +137,26 @@ static void dump_groups(Program *p, bool merge, StrBuf *out)
     }
 }
 
+/* Costs are counted at hint sizes, where no extent shall be nothing. */
+static void choose_hints(const Program *p)
+{
+    for (uint32_t i = 0; i < p->graphs.n; i++) {
+        const Graph *g = p->graphs.at[i];
+        for (uint32_t id = 1; id < g->nodes.n; id++)
+            for (uint32_t r = 0; r < g->nodes.at[id].nout; r++) {
+                const TypeInfo *type = val_info(p, g, (Val){id, r});
+                int64_t fixed;
+                for (uint32_t k = 0; k < type->rank; k++)
+                    if (!dim_is_const(p->cx->dims, type->shape[k], &fixed))
+                        dim_hint_some(p->cx->dims, type->shape[k]);
+            }
+    }
+}
+
 bool passes_run(Program *p, const PassOptions *o)
 {
     Pipeline pl = {.p = p, .o = o};
+    choose_hints(p);
     for (uint32_t i = 0; i < ARRAY_LEN(entries); i++) {
         const PassInfo *info = &infos[i];
         if (!info->required && !pass_enabled(o, info->name))

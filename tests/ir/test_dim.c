@@ -302,9 +302,29 @@ static void test_random(void **state)
     }
 }
 
+/* Where texts are cut into pieces, one has some; what cannot be helped stays as it was. */
+static void test_hints(void **state)
+{
+    Fix *f = *state;
+    const Dim B = dim_of(f->t, f->B), T = dim_of(f->t, f->T), H = dim_of(f->t, f->H);
+    const Dim pieces = dim_mul(f->t, B, dim_floordiv(f->t, T, dim_const(f->t, 512)));
+    assert_true(dim_hint(f->t, pieces) == 0);
+    dim_hint_some(f->t, pieces);
+    assert_true(dim_hint(f->t, pieces) == 64);
+    assert_true(dim_hint(f->t, B) == 64);
+    assert_true(dim_hint(f->t, T) == 512);
+    const Dim none = dim_sub(f->t, dim_const(f->t, 0), H);
+    dim_hint_some(f->t, none);
+    assert_true(dim_hint(f->t, H) == 64);
+    const Dim rest = dim_sub(f->t, H, T);
+    dim_hint_some(f->t, rest);
+    assert_true(dim_hint(f->t, rest) == 512);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_hints, setup, teardown),
         cmocka_unit_test_setup_teardown(test_normal_form, setup, teardown),
         cmocka_unit_test_setup_teardown(test_questions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_equalities, setup, teardown),
