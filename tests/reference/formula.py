@@ -68,6 +68,13 @@ class Check:
         self.near(what + ": norm", got[0], want[0], scale)
         self.near(what + ": place", got[1], want[1], scale)
 
+    def same(self, what, got, want):
+        if got == want:
+            self.right += 1
+            return
+        self.wrong += 1
+        print(f"{what}: {got}, PyTorch has {want}")
+
     def run(self, tenon, *args):
         """Seconds that it took; ends the program where it fails."""
         start, flags = time.time(), os.environ.get("TENON_FLAGS", "").split()
