@@ -13,6 +13,29 @@ typedef struct {
     int n;
 } LoopStack;
 
+/* Lanes of a loop that folds into accumulators. A maximum waits for the one before it three times
+ * as long as a sum does, so four vectors of them take turns; for rows that are too short, that is
+ * more to join behind the loop than it spares. */
+int accs_lanes(const KText *t, const KStmt *loop)
+{
+    int64_t extent;
+    bool any = false;
+    if (dim_is_const(t->p->cx->dims, loop->hi, &extent) && extent < 2 * STRIP_WIDE)
+        return STRIP_LANES;
+    for (uint32_t i = 0; i < loop->body.n; i++) {
+        const KStmt *s = &loop->body.at[i];
+        if (s->kind == KS_FOR || s->kind == KS_WHEN)
+            return STRIP_LANES;
+        if (s->kind != KS_FOLD)
+            continue;
+        const Reducer r = t->k->accs.at[s->acc].reducer;
+        if (r != RED_max && r != RED_min)
+            return STRIP_LANES;
+        any = true;
+    }
+    return any ? STRIP_WIDE : STRIP_LANES;
+}
+
 /* Loops around each statement, from outermost; `start` is the depth at which an accumulator began.
  */
 static void analyse_block(KText *t, const KBlock *b, LoopStack *stack, int *start)
@@ -33,7 +56,11 @@ static void analyse_block(KText *t, const KBlock *b, LoopStack *stack, int *star
             start[s->acc] = stack->n;
         } else if (s->kind == KS_FOLD) {
             for (int d = start[s->acc]; d < stack->n; d++) {
-                acc->under_lanes |= stack->loops[d]->loop == FOR_LANES;
+                if (stack->loops[d]->loop == FOR_LANES) {
+                    const int lanes = accs_lanes(t, stack->loops[d]);
+                    acc->under_lanes = true;
+                    acc->lanes = acc->lanes > lanes ? acc->lanes : lanes;
+                }
                 acc->under_teams |= stack->loops[d]->loop == FOR_TEAMS;
             }
             if (t->k->accs.at[s->acc].side)
@@ -332,6 +359,13 @@ Text acc_finish(KText *t, uint32_t acc, int result, const Text *fields)
             return fields[1];
         return (Text){arena_printf(t->a, "%s / %s", fields[2].text, fields[0].text), PREC_PRODUCT};
     }
+    /* an infinite sum is no number, as that of exp(x - maximum) is where an x is infinite */
+    if (a->reducer == RED_logsumexp && result == 2)
+        return (Text){arena_printf(t->a, "%s + (%s - %s)", fields[1].text, fields[1].text,
+                                   fields[1].text),
+                      PREC_SUM};
+    if (a->reducer == RED_logsumexp && result == 1)
+        return fields[0];
     if (a->reducer == RED_logsumexp)
         return (Text){arena_printf(t->a, "%s(%s) + %s", d == DT_f32 ? "tn_log" : "log",
                                    fields[1].text, fields[0].text),

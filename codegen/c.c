@@ -118,7 +118,7 @@ void c_acc(CPrint *c, const KStmt *s)
         break;
     case ACC_LANES:
         name_fields(c, s->acc, "_lanes");
-        print_array_start(c, s->acc, "16");
+        print_array_start(c, s->acc, arena_printf(t->a, "%d", acc->lanes));
         break;
     case ACC_STRIP:
         name_fields(c, s->acc, "");
@@ -137,10 +137,13 @@ static void print_results(CPrint *c, uint32_t acc, const Text *fields)
     AccInfo *info = &t->accs[acc];
     const KAcc *a = &t->k->accs.at[acc];
     const char *base = c_name_of(c, a->name);
-    int n = reducer_info(a->reducer)->nresults;
-    for (int r = 0; r < n; r++) {
-        const char *suffix = a->reducer == RED_moments ? (r ? "_var" : "_mean") : r ? "_at" : "";
-        DType type = r && a->reducer != RED_moments ? DT_i64 : a->type;
+    const bool lse = a->reducer == RED_logsumexp;
+    for (int r = 0; r < kacc_results(a); r++) {
+        const char *suffix = a->reducer == RED_moments ? (r ? "_var" : "_mean")
+                             : lse && r                ? (r == 1 ? "_max" : "_sum")
+                             : r                       ? "_at"
+                                                       : "";
+        DType type = r && a->reducer != RED_moments && !lse ? DT_i64 : a->type;
         if (!acc_is_used(t, acc, r))
             continue;
         info->result[r] =
@@ -151,12 +154,44 @@ static void print_results(CPrint *c, uint32_t acc, const Text *fields)
     info->totalled = true;
 }
 
+/* Half of the lanes are joined with the others, and half of those: all in registers. */
+static void print_halves(CPrint *c, uint32_t acc)
+{
+    KText *t = &c->t;
+    Text to = acc_lane_field(t, acc, 0, "l");
+    for (int half = t->accs[acc].lanes / 2; half > 1; half /= 2) {
+        Text from = acc_lane_field(t, acc, 0, arena_printf(t->a, "l + %d", half));
+        emit_in(&t->e, "for (int l = 0; l < %d; l++)", half);
+        emit_line(&t->e, "%s;", acc_join(t, acc, &to, &from));
+        emit_out(&t->e);
+    }
+    Text first = acc_lane_field(t, acc, 0, "0"), second = acc_lane_field(t, acc, 0, "1");
+    emit_line(&t->e, "%s;", acc_join(t, acc, &first, &second));
+}
+
+/* The same in one loop, where a join is a function. Always 8 at once: what lanes from `half` on get
+ * is not used, and the trip count is fixed. */
+static void print_joins(CPrint *c, uint32_t acc)
+{
+    KText *t = &c->t;
+    Text to[MAX_FIELDS], from[MAX_FIELDS];
+    for (int f = 0; f < reducer_info(t->k->accs.at[acc].reducer)->nfields; f++) {
+        to[f] = acc_lane_field(t, acc, f, "l");
+        from[f] = acc_lane_field(t, acc, f, "l + half");
+    }
+    emit_in(&t->e, "for (int half = 8; half; half /= 2)");
+    emit_in(&t->e, "for (int l = 0; l < 8; l++)");
+    emit_line(&t->e, "%s;", acc_join(t, acc, to, from));
+    emit_out(&t->e);
+    emit_out(&t->e);
+}
+
 static void print_total(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
     AccInfo *info = &t->accs[s->acc];
     Reducer r = t->k->accs.at[s->acc].reducer;
-    Text to[MAX_FIELDS], from[MAX_FIELDS];
+    Text to[MAX_FIELDS];
     if (info->store == ACC_SCALAR && (r == RED_moments || r == RED_logsumexp)) {
         for (int f = 0; f < reducer_info(r)->nfields; f++)
             to[f] = acc_field(t, s->acc, f);
@@ -164,16 +199,10 @@ static void print_total(CPrint *c, const KStmt *s)
     }
     if (info->store != ACC_LANES)
         return;
-    for (int f = 0; f < reducer_info(r)->nfields; f++) {
-        to[f] = acc_lane_field(t, s->acc, f, "l");
-        from[f] = acc_lane_field(t, s->acc, f, "l + half");
-    }
-    /* always 8 at once: what lanes from `half` on get is not used, and the trip count is fixed */
-    emit_in(&t->e, "for (int half = 8; half; half /= 2)");
-    emit_in(&t->e, "for (int l = 0; l < 8; l++)");
-    emit_line(&t->e, "%s;", acc_join(t, s->acc, to, from));
-    emit_out(&t->e);
-    emit_out(&t->e);
+    if (reducer_info(r)->nfields == 1)
+        print_halves(c, s->acc);
+    else
+        print_joins(c, s->acc);
     for (int f = 0; f < reducer_info(r)->nfields; f++)
         to[f] = acc_lane_field(t, s->acc, f, "0");
     print_results(c, s->acc, to);

@@ -127,11 +127,12 @@ static void print_row(CPrint *c)
 {
     enum { LINE = 64 };
     KText *t = &c->t;
+    const int lanes = accs_lanes(t, c->ahead.carrier);
     DimTable *d = c_dims(c);
     for (int i = 0; i < c->ahead.n; i++) {
         const AheadAccess *a = &c->ahead.at[i];
         const int64_t per_line = LINE / (int64_t)dtype_size(t->k->params.at[a->param].dtype);
-        for (int64_t k = 0; k < STRIP_LANES; k += per_line)
+        for (int64_t k = 0; k < lanes; k += per_line)
             emit_line(&t->e, "%s(&%s[%s]);", a->store ? "TN_AHEAD_STORE" : "TN_AHEAD",
                       t->param[a->param],
                       ktext_dim(t, dim_add(d, a->offset, dim_const(d, k))).text);

@@ -291,8 +291,8 @@ static void print_runs(CPrint *c, const KStmt *s, int width, const char *end, co
     emit_close(&t->e, "");
 }
 
-/* Blocks of 256 lanes where that pays, blocks of 16, then the rest: element v + l belongs to lane
- * l % 16. */
+/* Blocks of 256 lanes where that pays, blocks of 16 (maxima: 64), then the rest: element v + l
+ * belongs to lane l % 16. */
 static void print_lane_blocks(CPrint *c, const KStmt *s)
 {
     KText *t = &c->t;
@@ -301,7 +301,8 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     bool fixed = is_static_int(c, s->hi, &extent) && dim_is_zero(c_dims(c), s->lo);
     bool wide = folds_blocks(c, &s->body) && (!fixed || extent >= STRIP_BLOCK);
     int64_t narrow = wide ? extent % STRIP_BLOCK : extent;
-    bool tail = !fixed || extent % STRIP_LANES, blocks = !fixed || narrow >= STRIP_LANES;
+    const int lanes = accs_lanes(t, s);
+    bool tail = !fixed || extent % lanes, blocks = !fixed || narrow >= lanes;
     bool several = wide + blocks + tail > 1;
     if (several)
         emit_open(&t->e, "{"); /* index and end are read behind the loop, and live no longer */
@@ -313,9 +314,9 @@ static void print_lane_blocks(CPrint *c, const KStmt *s)
     if (wide)
         print_runs(c, s, STRIP_BLOCK, end, several ? NULL : start);
     if (blocks)
-        print_runs(c, s, STRIP_LANES, end, several ? NULL : start);
+        print_runs(c, s, lanes, end, several ? NULL : start);
     if (tail) {
-        c_strip_begin(c, s->axis, STRIP_LANES, several ? "rest" : end, !several);
+        c_strip_begin(c, s->axis, lanes, several ? "rest" : end, !several);
         if (several) {
             emit_open(&t->e, "{");
             emit_line(&t->e,

@@ -30,20 +30,21 @@ typedef struct {
 /* How the value of an accumulator is held. */
 typedef enum {
     ACC_SCALAR, /* one a thread */
-    ACC_LANES,  /* C: 16 lanes of a loop that is folded; joined by its total */
+    ACC_LANES,  /* C: lanes of a loop that is folded; joined by its total */
     ACC_STRIP,  /* C: one for each cell of a strip */
     ACC_SIDE    /* one for each index of a loop */
 } AccStore;
 
-enum { MAX_FIELDS = 3, MAX_SUBST = 4, STRIP_LANES = 16, STRIP_CELLS = 64, STRIP_BLOCK = 256 };
+enum { MAX_FIELDS = 3, MAX_SUBST = 4, STRIP_LANES = 16, STRIP_WIDE = 64, STRIP_CELLS = 64, STRIP_BLOCK = 256 };
 
 typedef struct {
     AccStore store;
     bool has_total, over_block, under_lanes, under_teams;
     bool totalled;                 /* the total has been printed: result[] are in scope */
     const char *field[MAX_FIELDS]; /* names of its variables */
-    const char *result[2];         /* names after the total */
+    const char *result[3];         /* names after the total */
     Dim extent;                    /* SIDE */
+    int lanes;                     /* LANES: how many */
     const char *values;            /* LANES: the array that a block's values go to, or NULL */
 } AccInfo;
 
@@ -139,6 +140,8 @@ bool kblock_has_loop(const KBlock *b);
 /** Finds out how each accumulator is folded and joined. `cells`: C keeps private ones of a strip.
  */
 void accs_analyse(KText *t);
+/** Lanes of a loop over lanes that folds: how many accumulators take turns. */
+int accs_lanes(const KText *t, const KStmt *loop);
 /** Whether some expression of the kernel reads the result. */
 bool acc_is_used(const KText *t, uint32_t acc, int result);
 /** The fields' C types and identities. */

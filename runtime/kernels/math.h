@@ -61,13 +61,15 @@ TN_FN float tn_sign(float x)
 /*@ max: */
 TN_FN float tn_max(float a, float b)
 {
-    return (a > b) | (a != a) ? a : b; /* NaN wins */
+    const float t = a > b ? a : b; /* one instruction; NaN wins */
+    return a != a ? a : t;
 }
 
 /*@ min: */
 TN_FN float tn_min(float a, float b)
 {
-    return (a < b) | (a != a) ? a : b;
+    const float t = a < b ? a : b;
+    return a != a ? a : t;
 }
 
 /*@ floor: */
@@ -161,22 +163,22 @@ TN_FN float tn_exp_rest(float r)
 }
 
 /*@ exp_shift: at_most at_least power_bits exp_rest */
-TN_FN float tn_exp_shift(float x, float shift)
+TN_FN float tn_exp_shift(float x, float shifted)
 {
-    /* exp(x) * 2^shift. Two factors make the power of two, so that subnormal results are rounded
-     * once, and results near overflow have no infinite factor */
+    /* exp(x) * 2^(shifted - 12583039). Two factors make the power of two, so that subnormal results
+     * are rounded once, and results near overflow have no infinite factor */
     const float c = tn_at_least(tn_at_most(x, 90.0f), -110.0f);
     const float t = fmaf(c, 1.44269502f, 12583039.0f), n = t - 12583039.0f;
-    const float h = fmaf(n, 0.5f, 12583039.0f), f = tn_power_bits(h + shift);
+    const float h = fmaf(n, 0.5f, shifted), f = tn_power_bits(h);
     const float p = tn_exp_rest(fmaf(n, -1.42860677e-06f, fmaf(n, -0.693145752f, c)));
-    const float y = fmaf(p, f, f) * tn_power_bits(t - (h - 12583039.0f));
+    const float y = fmaf(p, f, f) * tn_power_bits(t - (h - shifted));
     return x != x ? x : y;
 }
 
 /*@ exp: exp_shift */
 TN_FN float tn_exp(float x)
 {
-    return tn_exp_shift(x, 0.0f);
+    return tn_exp_shift(x, 12583039.0f);
 }
 
 /*@ exp_share: at_most at_least power_bits exp_rest */
@@ -519,14 +521,14 @@ TN_FN float tn_sinh(float x)
     p = fmaf(p, z, 0.000198426351f);
     p = fmaf(p, z, 0.00833331142f);
     p = fmaf(p, z, 0.166666672f);
-    const float e = tn_exp_shift(a, -1.0f);
+    const float e = tn_exp_shift(a, 12583038.0f);
     return tn_copysign(a < 1.0f ? fmaf(p * z, a, a) : e - 0.25f / e, x);
 }
 
 /*@ cosh: abs exp_shift */
 TN_FN float tn_cosh(float x)
 {
-    const float e = tn_exp_shift(tn_abs(x), -1.0f);
+    const float e = tn_exp_shift(tn_abs(x), 12583038.0f);
     return e + 0.25f / e;
 }
 
