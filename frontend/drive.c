@@ -108,6 +108,7 @@ static void set_options(Drive *d)
     c->pass.deterministic = o->deterministic;
     c->pass.disabled = o->disabled.at;
     c->pass.ndisabled = (int)o->disabled.n;
+    c->elab.no_outline = o->level == 0 || !pass_enabled(&c->pass, "outline");
     c->pass.remat = o->remat;
     c->pass.fgrad = o->gradients;
 #ifndef NDEBUG

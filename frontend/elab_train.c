@@ -317,6 +317,25 @@ static bool check_loss(Elab *e, Graph *g, const Train *t)
     return false;
 }
 
+/* Attention that is written out becomes an op before the derivative is taken. */
+static Graph *outlined(Elab *e, Graph *g, uint32_t index, const States *moved)
+{
+    Graph *made = e->o->no_outline ? g : outline_early(e->p, g);
+    if (made == g)
+        return g;
+    for (uint32_t i = 0; i < moved->n; i++)
+        for (uint32_t k = 0; k < g->params.n; k++)
+            if (val_eq(moved->at[i]->stand_in, g->params.at[k].val)) {
+                moved->at[i]->stand_in = made->params.at[k].val;
+                moved->at[i]->stand_in_graph = made;
+                break;
+            }
+    e->p->graphs.at[index] = made;
+    e->entry = made;
+    e->b = elab_builder(e, made);
+    return made;
+}
+
 /* Forward and backward with stand-ins, then once more with the parameters in their segments. */
 static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
 {
@@ -332,6 +351,8 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
         }
     bool ok = trace_body(m, g, t->method, t) && diag_errors(e->diags) == before && check_loss(e, g, t);
     commit_states(e, g);
+    if (ok)
+        g = outlined(e, g, index, moved);
     Val *wrt = arena_array(e->a, Val, moved->n);
     Val *d = arena_array(e->a, Val, moved->n);
     for (uint32_t i = 0; i < moved->n; i++)

@@ -35,6 +35,7 @@ typedef struct {
     bool inference_gradients; /* TRAINING graphs are traced with training = false (-run -grad) */
     bool check;               /* also what no model uses, as far as possible */
     bool tests;               /* also elaborate `test` declarations (TEST graphs) */
+    bool no_outline;          /* attention that is written out stays so in STEP graphs */
     bool f64_tests;           /* with `tests`: gradcheck graphs are made in f64 */
 } ElabOptions;
 

@@ -1,6 +1,6 @@
 /* eval_attention.c: attention and its gradient by their definition, in f64.
  *
- *   s = scale * q k^T + bias   p = exp(s - lse)   y = (p z) v            z: dropout
+ *   s = hook(scale * q k^T) + bias   p = exp(s - lse)   y = (p z) v      z: dropout
  *   dp = (dy v^T) z   ds = p (dp - delta)   dq = scale ds k   dk = scale ds^T q   dv = (p z)^T dy
  *
  * SPDX-License-Identifier: MIT */
@@ -14,6 +14,9 @@ typedef struct {
     EvalNode *q;
     Attention how;
     const EvalTensor *bias;
+    const Graph *hook;
+    ScalarValue *values; /* of its nodes */
+    uint32_t captured;   /* the first operand that it reads */
     uint64_t key;
     int64_t keep, B, T, H, D, S, G, E;
     float grow;
@@ -46,14 +49,76 @@ static Scores scores_of(EvalNode *q)
     if (s.how.bias.node)
         s.bias = q->in[at++];
     if (s.how.key.node) {
-        s.key = (uint64_t)q->in[at]->at[0].i;
+        s.key = (uint64_t)q->in[at++]->at[0].i;
         s.keep = attention_keep(s.how.drop, &s.grow);
+    }
+    if (s.how.hook) {
+        s.hook = q->e->p->graphs.at[s.how.hook - 1];
+        s.values = arena_array(q->e->a, ScalarValue, s.hook->nodes.n);
+        s.captured = at;
     }
     return s;
 }
 
-static double score(const Scores *s, int64_t b, int64_t h, int64_t t, int64_t j)
+/* An operand of 4 axes, of which some are stretched. */
+static ScalarValue element(const EvalTensor *x, const int64_t *index)
 {
+    int64_t at[4];
+    for (int i = 0; i < 4; i++)
+        at[i] = x->shape[i] == 1 ? 0 : index[i];
+    return x->at[eval_ravel(x, at)];
+}
+
+static DType scalar_type(const Scores *s, Val v)
+{
+    return val_info(s->q->e->p, s->hook, v)->dtype;
+}
+
+/* A node of the hook that is no parameter. */
+static ScalarValue hook_node(const Scores *s, uint32_t id)
+{
+    const Node *n = &s->hook->nodes.at[id];
+    ScalarValue in[3] = {{0}}, v = {0};
+    const DType t = scalar_type(s, (Val){id, 0});
+    for (uint32_t i = 0; i < n->nin; i++)
+        in[i] = s->values[n->in[i].node];
+    if (n->op == OP_const && dtype_is_float(t))
+        v.f = node_f64(n, ATTR_value);
+    else if (n->op == OP_const)
+        v.i = node_int(n, ATTR_value);
+    else if (n->op == OP_dim)
+        eval_size(s->q, node_dim(n, ATTR_shape, 0), &v.i);
+    else if (n->op == OP_cast)
+        v = eval_cast(scalar_type(s, n->in[0]), t, in[0]);
+    else
+        v = eval_row(n->op, scalar_type(s, n->in[n->nin - 1]), in);
+    return v;
+}
+
+/* What becomes of a score, and the derivative of that. */
+static double through_hook(const Scores *s, double x, const int64_t *index, double *slope)
+{
+    const Graph *g = s->hook;
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        ScalarValue *v = &s->values[g->params.at[i].val.node];
+        if (i == HOOK_S)
+            v->f = dtype_round(DT_f32, x);
+        else if (i < HOOK_CAPTURED)
+            v->i = index[i - HOOK_B];
+        else
+            *v = element(s->q->all[s->captured + i - HOOK_CAPTURED], index);
+    }
+    for (uint32_t id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op != OP_input)
+            s->values[id] = hook_node(s, id);
+    *slope = s->values[g->results.at[1].val.node].f;
+    return s->values[g->results.at[0].val.node].f;
+}
+
+/* slope: d score / d (scale * q k^T) */
+static double score(const Scores *s, int64_t b, int64_t h, int64_t t, int64_t j, double *slope)
+{
+    *slope = 1;
     if (s->how.causal && j > t)
         return -INFINITY;
     const ScalarValue *x = row(s->q->in[0], b, t, h),
@@ -62,14 +127,10 @@ static double score(const Scores *s, int64_t b, int64_t h, int64_t t, int64_t j)
     for (int64_t d = 0; d < s->D; d++)
         sum += x[d].f * k[d].f;
     sum *= s->how.scale;
-    if (s->bias) {
-        const int64_t index[] = {b, h, t, j};
-        int64_t at[4];
-        for (int i = 0; i < 4; i++)
-            at[i] = s->bias->shape[i] == 1 ? 0 : index[i];
-        sum += s->bias->at[eval_ravel(s->bias, at)].f;
-    }
-    return sum;
+    const int64_t index[] = {b, h, t, j};
+    if (s->hook)
+        sum = through_hook(s, sum, index, slope);
+    return s->bias ? sum + element(s->bias, index).f : sum;
 }
 
 /* What dropout multiplies a score by. */
@@ -86,9 +147,10 @@ static double kept(const Scores *s, int64_t b, int64_t h, int64_t t, int64_t j)
 static void forward_row(const Scores *s, int64_t b, int64_t h, int64_t t, double *p)
 {
     EvalNode *q = s->q;
-    double most = -INFINITY, sum = 0;
+    const double nothing = s->how.nan ? NAN : 0;
+    double most = -INFINITY, sum = 0, slope;
     for (int64_t j = 0; j < s->S; j++) {
-        p[j] = score(s, b, h, t, j);
+        p[j] = score(s, b, h, t, j, &slope);
         if (p[j] > most || isnan(p[j]))
             most = p[j];
     }
@@ -97,13 +159,13 @@ static void forward_row(const Scores *s, int64_t b, int64_t h, int64_t t, double
         sum += p[j];
     }
     q->out[1].at[(b * s->H + h) * s->T + t].f =
-        sum == 0 ? INFINITY : dtype_round(DT_f32, most + log(sum));
+        sum == 0 ? INFINITY + nothing : dtype_round(DT_f32, most + log(sum));
     ScalarValue *y = result_row(&q->out[0], b, t, h);
     for (int64_t e = 0; e < s->E; e++) {
         double x = 0;
         for (int64_t j = 0; j < s->S; j++)
             x += p[j] * kept(s, b, h, t, j) * row(q->in[2], b, j, h / (s->H / s->G))[e].f;
-        y[e].f = dtype_round(q->out[0].dtype, sum == 0 ? 0 : x / sum);
+        y[e].f = dtype_round(q->out[0].dtype, sum == 0 ? nothing : x / sum);
     }
 }
 
@@ -117,16 +179,16 @@ static void backward_row(const Scores *s, int64_t b, int64_t h, int64_t t)
     for (int64_t j = 0; j < s->S; j++) {
         const ScalarValue *k = row(q->in[1], b, j, g), *v = row(q->in[2], b, j, g);
         ScalarValue *dk = result_row(&q->out[1], b, j, g), *dv = result_row(&q->out[2], b, j, g);
-        const double z = kept(s, b, h, t, j), p = exp(score(s, b, h, t, j) - lse);
-        double dp = 0;
+        double dp = 0, slope;
+        const double z = kept(s, b, h, t, j), p = exp(score(s, b, h, t, j, &slope) - lse);
         for (int64_t e = 0; e < s->E; e++) {
             dp += dy[e].f * v[e].f;
             dv[e].f += p * z * dy[e].f;
         }
         const double ds = p * (dp * z - delta);
         for (int64_t d = 0; d < s->D; d++) {
-            dq[d].f += s->how.scale * ds * k[d].f;
-            dk[d].f += s->how.scale * ds * x[d].f;
+            dq[d].f += s->how.scale * slope * ds * k[d].f;
+            dk[d].f += s->how.scale * slope * ds * x[d].f;
         }
         if (node_int(q->n, ATTR_mode) & ATTENTION_BIAS_GRAD)
             q->out[3].at[at * s->S + j].f = dtype_round(DT_f32, ds);

@@ -15,11 +15,46 @@ static const char *bad_bias(Infer *q, const TypeInfo *bias, const Dim *scores)
     return NULL;
 }
 
+static const TypeInfo *captured(const Infer *q, uint32_t first, uint32_t i)
+{
+    return val_info(q->p, q->b->g, q->in[first + i]);
+}
+
+/* The graph that scores go through, and what it reads: operands from `first` on. */
+static const char *bad_hook(Infer *q, int64_t hook, uint32_t first, const Dim *scores)
+{
+    if (hook < 0 || hook > (int64_t)q->p->graphs.n)
+        return "there is no such hook";
+    const Graph *g = q->p->graphs.at[hook - 1];
+    const uint32_t ncaptured = q->nin - first;
+    if (ncaptured > ATTENTION_CAPTURES || g->params.n != HOOK_CAPTURED + ncaptured ||
+        g->results.n != 2)
+        return "the hook's parameters and the operands do not fit";
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        const TypeInfo *t = val_info(q->p, g, g->params.at[i].val);
+        const DType want = i == HOOK_S            ? DT_f32
+                           : i < HOOK_CAPTURED ? DT_i32
+                                                  : captured(q, first, i - HOOK_CAPTURED)->dtype;
+        if (t->rank || t->dtype != want)
+            return infer_say(q, "parameter %u of the hook does not fit", i);
+    }
+    for (uint32_t i = 0; i < ncaptured; i++) {
+        const TypeInfo x = *captured(q, first, i);
+        if (x.rank != 4)
+            return "what a hook reads has not 4 axes";
+        for (int k = 0; k < 4; k++)
+            if (!dim_is_one(q->dims, x.shape[k]) && !infer_same_size(q, x.shape[k], scores[k]))
+                return infer_say(q, "axis %d of what the hook reads does not fit", k);
+    }
+    return NULL;
+}
+
 /* scores: B, H, T, S. `first`: the first operand behind those that are always there. */
 static const char *bad_operands(Infer *q, uint32_t first, Dim *scores)
 {
     const TypeInfo *x = q->x;
     const int64_t mode = q->attrs[attr_index(q->op, ATTR_mode)].at[0];
+    const int64_t hook = q->attrs[attr_index(q->op, ATTR_hook)].at[0];
     const uint32_t more = (mode & ATTENTION_BIAS ? 1u : 0u) + (mode & ATTENTION_DROP ? 1u : 0u);
     for (int i = 0; i < 3; i++)
         if (x[i].rank != 4 || !dtype_is_float(x[i].dtype) || x[i].dtype != x[0].dtype)
@@ -36,7 +71,7 @@ static const char *bad_operands(Infer *q, uint32_t first, Dim *scores)
     if (!dim_is_const(q->dims, x[0].shape[2], &h) || !dim_is_const(q->dims, x[1].shape[2], &g) ||
         (g > 0 && h % g != 0) || (g == 0 && h != 0))
         return "the heads of q are no multiple of those of k";
-    if (q->nin != first + more)
+    if (q->nin < first + more || (!hook && q->nin != first + more))
         return "mode and operands do not fit";
     const Dim all[] = {x[0].shape[0], x[0].shape[2], x[0].shape[1], x[1].shape[1]};
     for (int i = 0; i < 4; i++)
@@ -48,11 +83,11 @@ static const char *bad_operands(Infer *q, uint32_t first, Dim *scores)
             return error;
     }
     if (mode & ATTENTION_DROP) {
-        const TypeInfo key = *val_info(q->p, q->b->g, q->in[q->nin - 1]);
+        const TypeInfo key = *val_info(q->p, q->b->g, q->in[first + more - 1]);
         if (key.dtype != DT_u64 || key.rank != 0)
             return "the key is no key";
     }
-    return NULL;
+    return hook ? bad_hook(q, hook, first + more, scores) : NULL;
 }
 
 const char *infer_attention(Infer *q)

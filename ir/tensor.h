@@ -380,13 +380,26 @@ Val build_cumulate(Builder *b, Reducer kind, Val x, uint32_t axis, int mode);
  * of a FULL one, unless FULL or BEHIND is asked for. */
 Val build_linear(Builder *b, Val a, Val x, Val init, uint32_t axis, int mode);
 /* Attention; the shapes are those of ops.def. */
-enum { ATTENTION_CAUSAL = 1, ATTENTION_BIAS = 2, ATTENTION_DROP = 4, ATTENTION_BIAS_GRAD = 8 };
+enum {
+    ATTENTION_CAUSAL = 1,
+    ATTENTION_BIAS = 2,
+    ATTENTION_DROP = 4,
+    ATTENTION_BIAS_GRAD = 8,
+    ATTENTION_NAN = 16
+};
+/* A score hook is a DEF graph of scalars: parameters s f32[] (a scaled score), b, h, i, j i32[] (its
+ * index) and an element of each captured tensor; results: what becomes of s, and its derivative. */
+enum { HOOK_S, HOOK_B, HOOK_H, HOOK_I, HOOK_J, HOOK_CAPTURED, ATTENTION_CAPTURES = 4 };
 typedef struct {
     bool causal;        /* row t sees keys 0 .. t */
+    bool nan;           /* a row that sees nothing is NaN, as written out; else 0 */
     double scale, drop; /* drop: the share that is left out; needs `key` */
     Val bias, key;      /* {0, 0}: none. bias: f32, each axis B H T S or 1 */
+    uint32_t hook;      /* index + 1 of the graph that scaled scores go through; 0: none */
+    uint32_t ncaptured;
+    Val captured[ATTENTION_CAPTURES]; /* of any type, each axis B H T S or 1 */
 } Attention;
-/** Result 1 is the log of the sum of exp of each row; +infinity where a row sees nothing. */
+/** Result 1 is the log of the sum of exp of each row; +infinity (or NaN) where one sees nothing. */
 Val build_attention(Builder *b, Val q, Val k, Val v, const Attention *how);
 /** Results: gradients of q, k, v in f32; with `scores` that of the scores f32[B,H,T,S]. */
 Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val delta,
@@ -407,8 +420,9 @@ AttentionPlain attention_plain(Builder *b, Val q, Val k, DType dtype);
 Val attention_product(const AttentionPlain *s, Val x, Val y, int64_t of_x, int64_t of_y);
 Val attention_heads_first(const AttentionPlain *s, Val x); /* of [B, rows, H, columns] */
 Val attention_repeated(const AttentionPlain *s, Val x);    /* of [B, S, G, columns]: H heads */
-/** scale * q k^T + bias; -infinity where `causal` hides it. */
-Val attention_scores(const AttentionPlain *s, Val q, Val k, const Attention *how);
+/** hook(scale * q k^T) + bias; -infinity where `causal` hides it. slope: the hook's derivative, or
+ * {0, 0} without one; NULL: not wanted. */
+Val attention_scores(const AttentionPlain *s, Val q, Val k, const Attention *how, Val *slope);
 Val attention_kept(const AttentionPlain *s, const Attention *how); /* dropout's factors */
 /** Numbers are kept where a draw, of 2^24, is below this, and multiplied by `grow`. */
 int64_t attention_keep(double drop, float *grow);

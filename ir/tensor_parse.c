@@ -231,6 +231,8 @@ static int64_t attr_word_of(Scan *q, Op op, AttrName a, const char **later)
         const int64_t k = text_integer_in(q, 0, q->texts.n);
         if (!q->failed && (a == ATTR_graph || a == ATTR_body) && k < (int64_t)q->texts.n)
             read_graph(q, (uint32_t)k);
+        if (!q->failed && a == ATTR_hook && k > 0)
+            read_graph(q, (uint32_t)k - 1);
         return k;
     }
     default:
@@ -319,7 +321,10 @@ static void fill_attrs(Scan *q, Op op, Attrs *as, const Val *in, uint32_t nin, T
         const AttrDefault d = attr_default(op, info->attrs[i]);
         if (as->given[i] && !(op == OP_const && info->attrs[i] == ATTR_value))
             continue;
-        const uint32_t n = d == FROM_SHAPE ? r.rank : d == FROM_DTYPE ? 1 : d == SHOWN ? 0 : rank;
+        const uint32_t n = d == FROM_SHAPE                                            ? r.rank
+                           : d == FROM_DTYPE || info->attrs[i] == ATTR_hook ? 1
+                           : d == SHOWN                                     ? 0
+                                                                            : rank;
         int64_t *words = arena_array(q->cx->perm, int64_t, n + 1u);
         for (uint32_t k = 0; k < n; k++)
             words[k] = d == FROM_SHAPE   ? (int64_t)r.shape[k].id
@@ -343,7 +348,8 @@ static void check_counts(Scan *q, Op op, const Attrs *as)
                          a == ATTR_batch || a == ATTR_site || a == ATTR_text || a == ATTR_graph ||
                          a == ATTR_grad || a == ATTR_results || a == ATTR_place ||
                          a == ATTR_value || a == ATTR_dtype || a == ATTR_name || a == ATTR_trip ||
-                         a == ATTR_loop || a == ATTR_body;
+                         a == ATTR_loop || a == ATTR_body || a == ATTR_hook || a == ATTR_scale ||
+                         a == ATTR_drop;
         if (one && as->at[i].n != 1)
             text_fail(q, "%s needs one value for '%s'", info->name, attr_text(a));
     }

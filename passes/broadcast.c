@@ -27,20 +27,26 @@ static void spread_operands(Rewrite *rw, uint32_t id)
     rewrite_set(rw, (Val){id, 0}, v);
 }
 
+Graph *broadcast_graph(Program *p, Graph *g)
+{
+    Rewrite rw = rewrite_begin(p, g);
+    for (uint32_t id = 1; id < rw.old->nodes.n; id++) {
+        if (!rw.live[id])
+            continue;
+        if (spreads(rw.old->nodes.at[id].op))
+            spread_operands(&rw, id);
+        else
+            rewrite_copy(&rw, id);
+    }
+    return rewrite_end(&rw);
+}
+
 bool pass_broadcast(Pipeline *pl)
 {
     Program *p = pl->p;
     for (uint32_t i = 0; i < p->graphs.n; i++) {
-        Rewrite rw = rewrite_begin(p, p->graphs.at[i]);
-        for (uint32_t id = 1; id < rw.old->nodes.n; id++) {
-            if (!rw.live[id])
-                continue;
-            if (spreads(rw.old->nodes.at[id].op))
-                spread_operands(&rw, id);
-            else
-                rewrite_copy(&rw, id);
-        }
-        p->graphs.at[i] = rewrite_end(&rw);
+        Graph *g = broadcast_graph(p, p->graphs.at[i]);
+        p->graphs.at[i] = g;
     }
     return true;
 }

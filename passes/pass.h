@@ -31,12 +31,19 @@ typedef struct {
     bool required; /* has no -fno-NAME */
 } PassInfo;
 const PassInfo *pass_infos(int *n);
+/** Whether no -fno-NAME leaves it out. */
+bool pass_enabled(const PassOptions *o, const char *name);
 
 /** Reverse-mode differentiation inside a graph: appends (stage 1) nodes that compute
  * out[k] = sum_i dy[i] * dy_i/dwrt[k]. dy[i] {0,0} stands for ones (y 0-d). out[k] is {0,0} where
  * nothing arrives. Works before and after `broadcast`. False after a diagnostic (no derivative). */
 bool differentiate(Builder *b, const Val *y, const Val *dy, uint32_t ny, const Val *wrt,
                    uint32_t nwrt, Val *out);
+
+/** Pass `outline` of a graph that is differentiated before the passes run, and of its scans' bodies:
+ * the graph, where it has no attention that is written out, else a new one with broadcasts made
+ * explicit and the same parameters and results. */
+Graph *outline_early(Program *p, Graph *g);
 
 /** Parameters: take the gradient with respect to build_state(b, segment), not to views of it. It
  * comes as a concat in the segment's layout, zeros where nothing arrives: the kernels that compute

@@ -26,6 +26,9 @@ typedef struct {
  * taken any more. */
 Graph *simplify_graph(Program *p, Graph *g, bool final);
 
+/** Copies a graph; implicit broadcasts become nodes (broadcast.c). */
+Graph *broadcast_graph(Program *p, Graph *g);
+
 /** Drops what nobody reads of scans: as pass scan does, for when readers went. */
 Graph *tidy_scans(Program *p, Graph *g);
 
@@ -36,7 +39,5 @@ bool *graph_backward(const Program *p, const Graph *g, const Joint *j);
 
 /** The joint of a graph, or NULL. */
 const Joint *pipeline_joint(const Pipeline *pl, uint32_t graph);
-
-bool pass_enabled(const PassOptions *o, const char *name);
 
 #endif

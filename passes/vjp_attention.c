@@ -76,7 +76,8 @@ static void gradient(const AttentionPlain *s, const Node *n, const Attention *ho
     Builder *b = s->b;
     const Val q = attention_heads_first(s, n->in[0]), dy = attention_heads_first(s, n->in[3]);
     const Val k = attention_repeated(s, n->in[1]), v = attention_repeated(s, n->in[2]);
-    const Val scores = attention_scores(s, q, k, how);
+    Val slope;
+    const Val scores = attention_scores(s, q, k, how, &slope);
     const Val p = build1(b, OP_exp, build2(b, OP_sub, scores, over_rows(s, n->in[4])));
     Val dp = attention_product(s, dy, v, 3, 3), used = p;
     if (there(how->key)) {
@@ -85,9 +86,10 @@ static void gradient(const AttentionPlain *s, const Node *n, const Attention *ho
         used = build2(b, OP_mul, p, z);
     }
     const Val ds = build2(b, OP_mul, p, build2(b, OP_sub, dp, over_rows(s, n->in[5])));
-    out[0] = build_transpose(b, by(s, attention_product(s, ds, k, 3, 2), how->scale),
+    const Val of = there(slope) ? build2(b, OP_mul, ds, slope) : ds; /* before the hook */
+    out[0] = build_transpose(b, by(s, attention_product(s, of, k, 3, 2), how->scale),
                              (int64_t[]){0, 2, 1, 3});
-    out[1] = summed(s, by(s, attention_product(s, ds, q, 2, 2), how->scale));
+    out[1] = summed(s, by(s, attention_product(s, of, q, 2, 2), how->scale));
     out[2] = summed(s, attention_product(s, used, dy, 2, 2));
     out[3] = ds;
 }

@@ -195,13 +195,13 @@ static void mistakes(void **state)
     bad(state, "-fno-broadcast m.tn",
         "pass 'broadcast' cannot be left out: the ones behind it need it");
     bad(state, "-fno-remta m.tn",
-        "there is no pass 'remta'; did you mean 'remat'? (there are: deterministic, remat, "
-        "series, twice, fuse, conflicts)");
+        "there is no pass 'remta'; did you mean 'remat'? (there are: deterministic, outline, "
+        "remat, series, twice, fuse, conflicts)");
     bad(state, "-E=ir:nope m.tn",
-        "there is no pass 'nope' (there are: broadcast, simplify, differentiate, scan, remat, "
-        "split, conv, series, dot, twice, settle, fuse, conflicts)");
+        "there is no pass 'nope' (there are: broadcast, simplify, outline, differentiate, scan, "
+        "remat, split, conv, series, dot, twice, settle, fuse, conflicts)");
     bad(state, "-E=ir:fues m.tn",
-        "there is no pass 'fues'; did you mean 'fuse'? (there are: broadcast, simplify, "
+        "there is no pass 'fues'; did you mean 'fuse'? (there are: broadcast, simplify, outline, "
         "differentiate, scan, remat, split, conv, series, dot, twice, settle, fuse, conflicts)");
     bad(state, "-arch=80 m.tn", "-arch is a list of sm_NN, or native; not '80'");
     bad(state, "-O9 m.tn", "-O is followed by 0, 1, 2, 3 or fast, not '9'");
