@@ -138,7 +138,7 @@ GROUPS = {"activations": ACTIVATIONS, "rows": ROWS, "losses": LOSSES}
 
 # Groups whose draws begin with a seed of their own: `make.py GROUP` makes one alone.
 MORE_GROUPS = {"attention": cases_attention.ATTENTION, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS,
-               "names": cases_names.NAMES}
+               "names": cases_names.NAMES, "grids": cases_windows.GRIDS}
 
 # Modules with state: name, in Tenon, in torch (None: rms_norm, which this torch lacks).
 MODULES = [

@@ -5,6 +5,8 @@
 #   q  rows that add up to 1    l  their logarithms; in capitals: no gradient is asked of it
 # A fourth element: "eval" where training draws numbers, "coarse" where torch computes with constants of f32 in f64, too.
 # SPDX-License-Identifier: MIT
+import re
+
 B = 4
 
 X = "f:B,6"
@@ -16,6 +18,9 @@ DENSE = [
     ("nn.Identity()", X), ("nn.Linear(6, 5)", X), ("nn.Linear(6, 3, bias=False)", "f:B,2,6"), ("nn.Linear(6, 1)", X),
     ("nn.Bilinear(5, 6, 3)", "f:B,5 f:B,6"), ("nn.Bilinear(5, 6, 3, bias=False)", "f:B,2,5 f:B,2,6"),
     ("nn.Embedding(9, 5)", "i9:B,3"), ("nn.Embedding(9, 5, padding_idx=2)", "i9:B,3"), ("nn.Embedding(9, 5, -1)", "i9:B"),
+    ("nn.Embedding(9, 5, scale_grad_by_freq=True)", "i4:B,3"),
+    ("nn.EmbeddingBag(9, 5, mode='sum', include_last_offset=True)", "i9:B,3",
+     ("net(a.flatten(), tensor([0, 2, 2, 7, 12]))", "net(a.flatten(), torch.tensor([0, 2, 2, 7, 12]))")),
     ("nn.EmbeddingBag(9, 5)", "i9:B,3"), ("nn.EmbeddingBag(9, 5, mode='sum')", "i9:B,3"), ("nn.EmbeddingBag(9, 5, mode='max')", "i9:B,3"),
     ("nn.EmbeddingBag(9, 5, mode='sum')", "i9:B,3 f:B,3", ("net(a, none, b)", "net(a, None, b)")),
     ("nn.EmbeddingBag(9, 5, mode='mean', padding_idx=4)", "i9:B,6"), ("nn.EmbeddingBag(9, 5, mode='max', padding_idx=4)", "i9:B,6"),
@@ -29,6 +34,9 @@ DENSE = [
     ("nn.MultiheadAttention(8, 2, batch_first=True)", "f:B,5,8 BOOL:5,5",
      ("[net(a, a, a, need_weights = false, attn_mask = b & (arange(5)[:, none] != arange(5)))[0]]",
       "[net(a, a, a, need_weights=False, attn_mask=b & ~torch.eye(5, dtype=bool))[0]]")),
+    ("nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "f:B,3,8 f:5,3,8", "net(a, b, b)"),
+    ("nn.MultiheadAttention(8, 2, add_bias_kv=True, batch_first=True)", "f:B,5,8 f:5,5", "net(a, a, a, attn_mask=b)"),
+    ("nn.MultiheadAttention(8, 2, add_zero_attn=True, batch_first=True)", "f:B,5,8 f:B,6,8 bool:B,6", "net(a, b, b, key_padding_mask=c)"),
     ("nn.MultiheadAttention(8, 2, batch_first=True)", "f:B,5,8 f:5,5", "net(a, a, a, attn_mask=b)"),
     ("nn.TransformerEncoderLayer(8, 2, 12, 0.0)", "f:B,3,8"),
     ("nn.TransformerEncoderLayer(8, 2, 12, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)", "f:B,5,8"),
@@ -51,7 +59,10 @@ RECURRENT = [
     ("nn.LSTM(6, 3, 2, bidirectional=True, batch_first=True)", SEQUENCE, ("net(a)", "flat(net(a))")),
     ("nn.LSTM(6, 4, bias=False)", STEPS, ("net(a)", "flat(net(a))")),
     ("nn.LSTM(6, 4, 2)", STEPS + " f:2,B,4 f:2,B,4", ("net(a, b, c)", "flat(net(a, (b, c)))")),
-    ("nn.RNNCell(6, 4)", X), ("nn.RNNCell(6, 4, bias=False, nonlinearity='relu')", X + " f:B,4"),
+    ("nn.LSTM(6, 5, 2, bidirectional=True, proj_size=3)", STEPS, ("net(a)", "flat(net(a))")),
+    ("nn.LSTM(6, 5, proj_size=2, bias=False)", STEPS + " f:1,B,2 f:1,B,5", ("net(a, b, c)", "flat(net(a, (b, c)))")),
+    ("nn.GRU(6, 4, bidirectional=True)", "f:B,6"), ("nn.LSTM(6, 4, 2, batch_first=True)", "f:B,6 f:2,4", ("net(a, b, b)", "flat(net(a, (b, b)))")),
+    ("nn.GRUCell(6, 4)", "f:6"), ("nn.RNNCell(6, 4)", X), ("nn.RNNCell(6, 4, bias=False, nonlinearity='relu')", X + " f:B,4"),
     ("nn.GRUCell(6, 4)", X), ("nn.GRUCell(6, 4, bias=False)", X + " f:B,4"),
     ("nn.LSTMCell(6, 4)", X, "net(a)"), ("nn.LSTMCell(6, 4, False)", X + " f:B,4 f:B,4", ("net(a, b, c)", "net(a, (b, c))")),
 ]
@@ -84,12 +95,6 @@ def both(name, args, axes=(1, 2, 3)):
     return [(f"nn.{name}{n}d({args}, return_indices=True)", (X1, X2, X3)[n - 1], "[net(a)[0], net(a)[1].to(a.dtype) + 0 * net(a)[0]]") for n in axes]
 
 
-def unpool(n, args, more=""):
-    """Down and up again."""
-    down = f"nn.MaxPool{n}d({args}, return_indices=True)"
-    return (f"nn.MaxUnpool{n}d({args})", (X1, X2, X3)[n - 1] + f" i2:{','.join(['B', '4', '2', '2', '2'][:n + 2])}",)
-
-
 POOLS = [
     *each("MaxPool", "2"), *each("MaxPool", "3, 2, 1"), *each("MaxPool", "3, stride=1, padding=1, dilation=2"),
     *each("MaxPool", "3, 2, ceil_mode=True"), *both("MaxPool", "2"), ("nn.MaxPool2d([3, 2], stride=[1, 2])", X2),
@@ -98,6 +103,11 @@ POOLS = [
     ("nn.AvgPool2d([3, 2], stride=[1, 2], padding=[1, 0])", X2),
     *[(t, x.replace("f:", "p:")) for t, x in each("LPPool", "2.0, 2") + each("LPPool", "3.0, 3, stride=2") + each("LPPool", "1.5, 3, 2, True")],
     *each("AdaptiveAvgPool", "3"), *each("AdaptiveAvgPool", "1"), *each("AdaptiveMaxPool", "3"), *both("AdaptiveMaxPool", "2"),
+    ("nn.MaxUnpool1d(2)", "f:B,4,3 f:B,4,6", "net(a, b.argsort(2)[:, :, :3])"),
+    ("nn.MaxUnpool1d(3, 2, 1)", "f:B,4,3 f:B,4,5", "net(a, b.argsort(2)[:, :, :3])"),
+    ("nn.MaxUnpool2d(2)", "f:B,3,2,3 f:B,3,24", "net(a, b.argsort(2)[:, :, :6].unflatten(2, [2, 3]))"),
+    ("nn.MaxUnpool2d([2, 3], stride=[2, 1])", "f:B,3,2,3 f:B,3,24", "net(a, b.argsort(2)[:, :, :6].unflatten(2, [2, 3]), output_size=[5, 5])"),
+    ("nn.MaxUnpool3d(2)", "f:B,2,2,1,2 f:B,2,32", "net(a, b.argsort(2)[:, :, :4].unflatten(2, [2, 1, 2]))"),
     ("nn.AdaptiveAvgPool2d([3, None])", X2), ("nn.AdaptiveAvgPool3d([2, 3, None])", X3), ("nn.AdaptiveMaxPool2d([None, 4])", X2),
 ]
 
@@ -126,7 +136,7 @@ NORMS = [
     *[(f"nn.InstanceNorm{n}d({c}{o})", x) for n, c, x in ((1, 4, X1), (2, 4, X2), (3, 2, X3))
       for o in ("", ", affine=True", ", track_running_stats=True", ", eps=0.1, momentum=0.4, affine=True, track_running_stats=True")],
     ("nn.LocalResponseNorm(3)", X2), ("nn.LocalResponseNorm(2, alpha=0.1, beta=0.5, k=2.0)", X1), ("nn.LocalResponseNorm(4, 0.3)", "f:B,5,3,2,2"),
-    ("nn.Dropout(0.0)", X), ("nn.Dropout(1.0)", X), *each("Dropout", "0.0"), *each("Dropout", "1.0"), ("nn.AlphaDropout(0.0)", X),
+    ("nn.Dropout(0.0)", X), ("nn.Dropout(1.0)", X), *each("Dropout", "0.0"), *each("Dropout", "1.0"), ("nn.AlphaDropout(0.0)", X), ("nn.FeatureAlphaDropout(0.0)", X2),
     ("nn.CosineSimilarity()", "f:B,6 f:B,6"), ("nn.CosineSimilarity(dim=-1, eps=0.5)", "f:B,3,2 f:B,3,2"),
     ("nn.PairwiseDistance()", "f:B,6 f:B,6"), ("nn.PairwiseDistance(p=1.0, keepdim=True)", "f:B,6 f:B,6"), ("nn.PairwiseDistance(3.0, 0.1)", "f:B,6 f:B,6"),
 ]
@@ -137,7 +147,7 @@ ACTIVATIONS = [
         LogSigmoid() Softplus() Softplus(2.0,0.5) Softsign() Softshrink() Softshrink(0.2) Hardshrink() Hardshrink(0.2) Tanhshrink() Hardtanh()
         Hardtanh(-0.5,0.7) Hardswish() LeakyReLU() LeakyReLU(0.2) Threshold(0.1,20.0) GLU() GLU(dim=1) PReLU() PReLU(6,init=0.1)
         Softmax(dim=1) Softmax(dim=0) Softmax(-1) LogSoftmax(dim=1) LogSoftmax(0) Softmin(dim=1)""".split()],
-    ("nn.Hardsigmoid()", W, None, "coarse"), ("nn.RReLU()", W, None, "eval"), ("nn.RReLU(0.2, 0.4)", W, None, "eval"), ("nn.PReLU(4)", X2), ("nn.Softmax(dim=1)", X2),
+    ("nn.Hardsigmoid()", W, None, "coarse"), ("nn.RReLU()", W, None, "eval"), ("nn.RReLU(0.2, 0.4)", W, None, "eval"), ("nn.PReLU(4)", X2), ("nn.Softmax(dim=1)", X2), ("nn.Softmax2d()", X2),
 ]
 
 L, CLASSES, WIDE = "w:B,5 f:B,5", "w:B,5 i5:B", "w:B,5,3 i5:B,3"
@@ -146,8 +156,15 @@ REDUCTIONS = ("'none'", "'sum'")
 
 def reduced(text, given, *more):
     """With each reduction."""
-    name, args = text[:-1].split("(", 1)
-    return [(text, given, *more)] + [(f"{name}({args}{', ' if args else ''}reduction={r})", given, *more) for r in REDUCTIONS]
+    def plus(t, r):
+        return tuple(plus(x, r) for x in t) if isinstance(t, tuple) else t[:-1] + ("" if t.endswith("()") else ", ") + f"reduction={r})"
+
+    return [(text, given, *more)] + [(plus(text, r), given, *more) for r in REDUCTIONS]
+
+
+def weighted(text):
+    """Lists of weights, which are tensors in torch."""
+    return text, re.sub(r"weight=(\[[^=]*\])(?=[,)])", r"weight=torch.tensor(\1)", text)
 
 
 CTC = "net(a.log_softmax(2), b % 3 + 1, c + 4, c + 1)"
@@ -159,6 +176,18 @@ LOSSES = [
     *reduced("nn.NLLLoss()", "l:B,5 i5:B"), *reduced("nn.NLLLoss(ignore_index=2)", "l:B,5 i5:B"), ("nn.NLLLoss()", "w:B,5,3 i5:B,3"),
     *reduced("nn.CrossEntropyLoss()", CLASSES), *reduced("nn.CrossEntropyLoss(ignore_index=2)", WIDE), *reduced("nn.CrossEntropyLoss(label_smoothing=0.2)", CLASSES),
     *reduced("nn.CrossEntropyLoss(label_smoothing=0.1)", "w:B,5 q:B,5"), ("nn.CrossEntropyLoss(ignore_index=1, label_smoothing=0.3)", WIDE),
+    *reduced(weighted("nn.NLLLoss(weight=[0.5, 2.0, 1.0, 0.25, 1.5], ignore_index=1)"), "l:B,5 i5:B"),
+    *reduced(weighted("nn.CrossEntropyLoss(weight=[0.5, 2.0, 1.0, 0.25, 1.5], label_smoothing=0.1)"), WIDE),
+    *reduced(weighted("nn.BCELoss(weight=[0.5, 2.0, 1.0, 0.25, 1.5])"), "p:B,5 P:B,5"),
+    *reduced(weighted("nn.BCEWithLogitsLoss(weight=[[0.5], [2.0], [1.0], [0.25]], pos_weight=[0.5, 2.0, 1.0, 0.25, 1.5])"), "w:4,5 p:4,5"),
+    *reduced("nn.LinearCrossEntropyLoss(6, 5, bias=True)", "f:B,6 i5:B"), ("nn.LinearCrossEntropyLoss(6, 5, label_smoothing=0.1)", "f:B,6 q:B,5"),
+    (weighted("nn.LinearCrossEntropyLoss(6, 3, out_features=(4,), ignore_index=2, weight=[0.5, 2.0, 1.0])"), "f:B,6 i3:B,4"),
+    *reduced("nn.MultiMarginLoss()", CLASSES), *reduced(weighted("nn.MultiMarginLoss(2, 0.7, weight=[0.5, 2.0, 1.0, 0.25, 1.5])"), CLASSES),
+    *reduced("nn.MultiLabelMarginLoss()", "w:B,5 i6:B,5", "net(a, b - 1)"), *reduced("nn.MultiLabelSoftMarginLoss()", "w:B,5 P:B,5"),
+    *reduced(weighted("nn.MultiLabelSoftMarginLoss(weight=[0.5, 2.0, 1.0, 0.25, 1.5])"), "w:B,5 P:B,5"),
+    *reduced("nn.TripletMarginWithDistanceLoss()", "f:B,5 f:B,5 f:B,5"),
+    (("nn.TripletMarginWithDistanceLoss(fn(x, y) { return 1 - cosine_similarity(x, y) }, margin = 0.5, swap = true)",
+      "nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: 1 - F.cosine_similarity(x, y), margin=0.5, swap=True)"), "f:B,5 f:B,5 f:B,5"),
     *reduced("nn.CTCLoss()", "w:6,B,4 i3:B,3 i3:B", CTC), *reduced("nn.CTCLoss(zero_infinity=True)", "w:6,B,4 i3:B,3 i3:B", CTC),
     *reduced("nn.PoissonNLLLoss()", "f:B,5 P:B,5"), *reduced("nn.PoissonNLLLoss(log_input=False, full=True)", "p:B,5 I7:B,5"), ("nn.PoissonNLLLoss(False, eps=0.1)", "p:B,5 P:B,5"),
     *reduced("nn.GaussianNLLLoss()", "f:B,5 f:B,5 p:B,5"), *reduced("nn.GaussianNLLLoss(full=True, eps=0.3)", "f:B,5 f:B,5 p:B,5"),

@@ -145,6 +145,22 @@ WINDOWS = [
      {"x": images(5, 3, 2)}),
 ]
 
+# Places: some inside, some outside.
+FLAT, VOLUME = {"x": images(2, 4, 5), "g": images(3, 2, 2)}, {"x": images(2, 3, 4, 3), "g": images(2, 2, 2, 3)}
+GRIDS = [(f"{mode}_{padding}{'_corners' if corners else ''}", f'grid_sample(x, g, "{mode}", "{padding}", {str(corners).lower()})',
+          f"F.grid_sample(x, g, '{mode}', '{padding}', {corners})", FLAT)
+         for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection") for corners in (False, True)]
+GRIDS += [("volume", "grid_sample(x, g)", "F.grid_sample(x, g, align_corners=False)", VOLUME),
+          ("volume_border", "grid_sample(x, g, padding_mode = \"border\", align_corners = true)",
+           "F.grid_sample(x, g, padding_mode='border', align_corners=True)", VOLUME),
+          ("volume_nearest", "grid_sample(x, g, \"nearest\")", "F.grid_sample(x, g, 'nearest', align_corners=False)", VOLUME),
+          ("maps", "affine_grid(t, [7, 1, 3, 4])", "F.affine_grid(t, (7, 1, 3, 4), align_corners=False)", {"t": images(2, 3)}),
+          ("maps_corners", "affine_grid(t, [7, 1, 3, 4], true)", "F.affine_grid(t, (7, 1, 3, 4), align_corners=True)", {"t": images(2, 3)}),
+          ("maps_volume", "affine_grid(t, [7, 1, 2, 3, 4])", "F.affine_grid(t, (7, 1, 2, 3, 4), align_corners=False)", {"t": images(3, 4)}),
+          ("transformer", "grid_sample(x, affine_grid(t, [7, 2, 3, 3]), padding_mode = \"border\")",
+           "F.grid_sample(x, F.affine_grid(t, (7, 2, 3, 3), align_corners=False), padding_mode='border', align_corners=False)",
+           {"x": images(2, 4, 5), "t": images(2, 3)})]
+
 # Modules with state, trained together for three steps on one batch; name, in Tenon, in torch, and what they
 # take of x [N, 4, 6, 6]: "2": x, "1": [N, 4, 36], "3": [N, 2, 2, 6, 6].
 MODULES = [

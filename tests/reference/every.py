@@ -22,7 +22,8 @@ ARGS = "abcdef"
 
 class Row:
     def __init__(self, text, given, call=None, when="both"):
-        self.here, self.torch = text if isinstance(text, tuple) else (translated(text), text)
+        here, self.torch = text if isinstance(text, tuple) else (text, text)
+        self.here = translated(here)
         self.given = [g.split(":") for g in given.split()]
         call = call or f"net({', '.join(ARGS[:len(self.given)])})"
         self.call = (translated(call), call) if isinstance(call, str) else call
