@@ -79,6 +79,7 @@ tn_status tn_context_create(const tn_context_options *opt, tn_context **out)
         return tn__fail(TN_MEMORY, "cannot start %d threads", threads);
     }
     pthread_mutex_init(&ctx->lock, NULL);
+    tn__kept_open(ctx);
     const tn_status e = tn__cpu_open(ctx);
     if (e) {
         tn_context_destroy(ctx);
@@ -95,6 +96,7 @@ void tn_context_destroy(tn_context *ctx)
     tn__cuda_close(ctx);
     tn__cpu_close(ctx);
     tn__pool_destroy(ctx->pool);
+    tn__kept_close(ctx);
     pthread_mutex_destroy(&ctx->lock);
     free(ctx);
 }

@@ -29,8 +29,17 @@ void *tn__alloc(tn_context *ctx, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2 - 2 * TN_ALIGN)
         return tn__fail(TN_MEMORY, "%zu bytes are more than there can be", bytes), NULL;
-    const size_t whole = (bytes + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN + TN_ALIGN;
-    char *p = host_alloc(whole);
+    size_t whole = (bytes + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN + TN_ALIGN;
+    char *p = tn__kept_take(ctx, whole);
+    if (p) {
+        memcpy(&whole, p, sizeof whole); /* it may be larger */
+    } else {
+        p = host_alloc(whole);
+        if (!p) {
+            tn__kept_release(ctx);
+            p = host_alloc(whole);
+        }
+    }
     if (!p) {
         tn__fail(TN_MEMORY, "out of memory: %zu bytes wanted, %zu held", bytes,
                  atomic_load(&ctx->bytes));
@@ -52,7 +61,7 @@ void tn__free(tn_context *ctx, void *p)
     size_t whole;
     memcpy(&whole, block, sizeof whole);
     atomic_fetch_sub(&ctx->bytes, whole);
-    free(block);
+    tn__kept_put(ctx, block, whole);
 }
 
 /* The device, without waking the driver for what it does not hold anyway. */
@@ -69,7 +78,7 @@ static tn__memory memory_of(tn_context *ctx, DLDevice device)
     if (!d->ops->host)
         return tn__cuda_memory(d);
     const size_t now = atomic_load(&ctx->bytes), peak = atomic_load(&ctx->peak);
-    return (tn__memory){now, peak, now, peak};
+    return (tn__memory){now, peak, now + tn__kept_bytes(ctx), peak};
 }
 
 size_t tn_memory_allocated(tn_context *ctx, DLDevice device)
@@ -108,7 +117,10 @@ tn_status tn_memory_empty_cache(tn_context *ctx, DLDevice device)
     tn__device *d = known(ctx, device);
     if (!d)
         return TN_UNSUPPORTED;
-    return d->ops->host ? TN_OK : tn__cuda_empty_cache(d);
+    if (!d->ops->host)
+        return tn__cuda_empty_cache(d);
+    tn__kept_release(ctx);
+    return TN_OK;
 }
 
 size_t tn_memory_snapshot(tn_context *ctx, DLDevice device, char *out, size_t n)

@@ -20,11 +20,27 @@ typedef struct tn__cuda tn__cuda;
 /** Sets the thread's message and returns the status. */
 tn_status tn__fail(tn_status s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Large blocks that were freed, oldest first (kept.c). */
+enum { TN_KEPT_MOST = 8 };
+typedef struct {
+    pthread_mutex_t lock;
+    struct {
+        void *at;
+        size_t bytes;
+        uint64_t turn;
+    } block[TN_KEPT_MOST];
+    int n;
+    size_t bytes; /* of all of them */
+    uint64_t turn;
+    bool off;
+} tn__kept;
+
 struct tn_context {
     tn__pool *pool;
     int threads;
     int level; /* of kernels' code: 1 for every processor, 3 and 4 for x86-64-v3 and -v4 */
     atomic_size_t bytes, peak; /* of the host */
+    tn__kept kept;
     tn_print *print;
     void *print_user;
     tn__device *cpu;
@@ -37,6 +53,14 @@ struct tn_context {
 /* Counted memory of the host; NULL and a message when there is none. */
 void *tn__alloc(tn_context *ctx, size_t bytes);
 void tn__free(tn_context *ctx, void *p);
+
+/* Blocks as the C library gives them; the first bytes of a block that is taken are its size. */
+void tn__kept_open(tn_context *ctx);
+void tn__kept_close(tn_context *ctx);
+void *tn__kept_take(tn_context *ctx, size_t bytes);
+void tn__kept_put(tn_context *ctx, void *block, size_t bytes);
+void tn__kept_release(tn_context *ctx);
+size_t tn__kept_bytes(tn_context *ctx);
 
 /* A loop of a program: what changes with its symbol. */
 typedef struct {

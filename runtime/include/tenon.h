@@ -131,7 +131,7 @@ TN_API tn_status tn_event_elapsed_ms(const tn_event *from, const tn_event *to, d
 /** Bytes held by models, tapes and results on a device now, and at most so far. */
 TN_API size_t tn_memory_allocated(tn_context *ctx, DLDevice device);
 TN_API size_t tn_memory_max_allocated(tn_context *ctx, DLDevice device);
-/** Bytes that the device gave: what is held and what is kept for later. On the CPU: allocated. */
+/** Bytes that the device gave: what is held and what is kept for later. */
 TN_API size_t tn_memory_reserved(tn_context *ctx, DLDevice device);
 TN_API size_t tn_memory_max_reserved(tn_context *ctx, DLDevice device);
 TN_API void tn_memory_reset_peak(tn_context *ctx, DLDevice device);
