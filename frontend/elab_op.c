@@ -140,17 +140,31 @@ static void describe(Elab *e, const Value *const *in, uint32_t n, Shape *all)
     }
 }
 
-/* The operands before n and n itself have as many elements as each other, all together more. */
+/* `x[:, none]` and its kind: who writes a new axis means what follows. An axis that a sum keeps is
+ * none. */
+static bool has_new_axis(Elab *e, const Value *x)
+{
+    const Val v = use_val(e, x);
+    const Node *n = graph_node(e->b.g, v);
+    return n->op == OP_reshape && graph_node(e->b.g, n->in[0])->op != OP_reduce &&
+           val_info(e->p, e->b.g, n->in[0])->rank < val_info(e->p, e->b.g, v)->rank;
+}
+
+/* The operands before n and n itself have as many elements as each other, all together more, and
+ * nobody has written where the axes go. */
 static void warn_broadcast(Elab *e, Span at, const Value *const *in, uint32_t n, Shape *so_far,
                            Shape *all)
 {
     const TypeInfo *y = value_type(e, in[n]);
-    if (so_far->rank == 0 || y->rank == 0)
+    if (so_far->rank == 0 || y->rank == 0 || so_far->rank == y->rank)
         return;
     const Dim nx = dim_product(e->dims, so_far->at, so_far->rank);
     const Dim ny = dim_product(e->dims, y->shape, y->rank);
     if (!dim_same(nx, ny) || dim_same(dim_product(e->dims, all->at, all->rank), nx))
         return;
+    for (uint32_t i = 0; i <= n; i++)
+        if (in[i]->kind == V_tensor && has_new_axis(e, in[i]))
+            return;
     describe(e, in, n, so_far);
     describe(e, in, n + 1, all);
     elab_error(e, DIAG_broadcast, at, "%s and %s broadcast to %s", shape_str(e, so_far),
