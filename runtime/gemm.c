@@ -304,8 +304,9 @@ static void product_part(const Work *w, int64_t batch, int64_t m0, int64_t m, in
     const int wide = wide_vectors(w, m);
     for (int64_t n = n0; n < n1;) {
         const int64_t left = n1 - n;
-        const int vectors =
-            wide && left >= 2 * lanes ? (int)least(wide, left / lanes) : left > lanes ? 2 : 1;
+        const int vectors = wide && left >= 2 * lanes ? (int)least(wide, left / lanes)
+                            : left > lanes            ? 2
+                                                      : 1;
         const int64_t cols = least(left, vectors * lanes);
         const bool whole = !w->narrow && g->c.cols == 1 && cols == vectors * lanes;
         for (int64_t i = 0; i < m;) {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 enum {
+    LINE = 64,             /* bytes of a cache line */
     PAGE = 4096,           /* rows at multiples of it share few places of the caches */
     IN_PLACE_ROWS = 320,   /* with more rows a copy of b pays in any case, */
     FEW_ROWS = 96,         /* with fewer never, if columns are neighbours; */

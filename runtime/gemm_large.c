@@ -1,96 +1,138 @@
-/* gemm_large.c: products large enough to copy the right operand. For each block of columns and each
- * block of k, threads first copy b into panels, which then lie in the second cache; a tile of rows
- * of a stays in the nearest one while the panels pass by. An a whose rows are not long runs is
- * copied into tiles, a block of rows at a time. SPDX-License-Identifier: MIT */
+/* gemm_large.c: products large enough to copy the right operand. c is cut into cells of rows and
+ * columns, each multiplied by one thread with memory of its own: for each block of k, panels of b
+ * are copied, while the first tile of rows meets them, to where they lie in the second cache of
+ * that thread; a tile of rows of a stays in the nearest one while the panels pass by.
+ * SPDX-License-Identifier: MIT */
 #include "runtime/dtype.h"
 #include "runtime/gemm_internal.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
     KB = TN__GEMM_KB,
-    MB = 252,        /* rows of a block: 1 MiB of f32 */
-    NB = 1024,       /* columns of a block: 2 MiB */
-    STRIP = 16,      /* rows of b copied by one thread at a time */
-    WIDEST = 14 * 4, /* bytes of a column of the highest tile of f32 */
-    TILE_MOST = 14   /* rows of the highest tile of f32; those of f64 have less than half of it */
+    NB = 512,       /* columns that are multiplied at a time: 512 KiB of f32 */
+    TILE_MOST = 14, /* rows of the highest tile of f32; those of f64 have less than half of it */
+    WIDEST = TILE_MOST * 4, /* bytes of a column of it */
+    MAX_SLOTS = 64,         /* threads that work at the same time */
+    CELLS = 4               /* for each thread, where finer ones cost no more */
 };
 
-/* One block of the product and the copies of its operands. */
+/* Columns, rows and a block of k, multiplied by one thread. */
 typedef struct {
     const Work *w;
-    bool a_in_place;
-    int64_t rows;      /* of c, of all blocks */
-    const char *a, *b; /* at the block's first element */
-    char *c;
-    char *tiles, *panels; /* copies: tile after tile, panel after panel, each for all of k; tiles
-                             have one column after another */
+    const char *a, *b; /* at the first element; b: NULL for packed panels */
+    char *c, *panels;  /* panel after panel, each for all of k */
     int64_t m, n, k;
-    int64_t nr; /* columns of a panel */
-    int64_t tile_rows, m_tiles;
+    int64_t panel_bytes; /* from one panel to the next */
+    int64_t nr;          /* columns of a panel */
+    int64_t tiles;
     bool add;
-    int64_t cell_tiles, cell_panels, row_cells;
 } Block;
 
-static int64_t tile_start(const Block *b, int64_t tile);
-
-/* Tiles lo .. hi-1 of an a that has neither its rows nor its columns next to each other. */
-static void copy_tiles(const Block *b, int64_t lo, int64_t hi)
+/* Tiles of nearly equal height: a last one of a row or two would waste registers. */
+static int64_t tile_start(const Block *b, int64_t tile)
 {
-    const int64_t size = b->w->size, rows = b->w->g.a.rows, cols = b->w->g.a.cols;
-    for (int64_t t = lo; t < hi; t++) {
-        const int64_t m = tile_start(b, t), high = tile_start(b, t + 1) - m;
-        b->w->kernels->pack(b->tiles + m * b->k * size, high, b->a + m * rows * size, cols, rows,
-                            b->k, high, high);
+    return b->m * tile / b->tiles;
+}
+
+/* Rows m .. m + rows - 1 of an a whose columns are long runs, one column after another. */
+static void copy_columns(const Block *b, int64_t m, int64_t rows, char *to)
+{
+    const int64_t size = b->w->size, step = b->w->g.a.cols * size;
+    const char *from = b->a + m * size;
+    for (int64_t k = 0; k < b->k; k++, from += step, to += rows * size)
+        if (rows * size == WIDEST) /* a few moves in place of a call */
+            memcpy(to, from, WIDEST);
+        else
+            memcpy(to, from, (size_t)(rows * size));
+}
+
+/* Rows m .. m + p->m - 1 of a as the kernel reads them. Rows that lie a multiple of a page apart
+ * meet in one place of the nearest cache, which holds fewer than a tile has: they are copied. */
+static void take_tile(const Block *b, tn__gemm_panel *p, int64_t m, char *copy)
+{
+    const tn__gemm_operand *o = &b->w->g.a;
+    const int64_t size = b->w->size;
+    p->a = copy;
+    if (o->cols != 1) {
+        p->a_m = 1;
+        p->a_k = p->m;
+        if (o->rows == 1)
+            copy_columns(b, m, p->m, copy);
+        else
+            b->w->kernels->pack(copy, p->m, b->a + m * o->rows * size, o->cols, o->rows, b->k, p->m,
+                                p->m);
+        return;
+    }
+    p->a_k = 1;
+    p->a_m = b->k;
+    if (o->rows * size % PAGE) {
+        p->a = b->a + m * o->rows * size;
+        p->a_m = o->rows;
+        return;
+    }
+    for (int64_t i = 0; i < p->m; i++)
+        memcpy(copy + i * b->k * size, b->a + (m + i) * o->rows * size, (size_t)(b->k * size));
+}
+
+/* Runs of memory that are met later. */
+typedef struct {
+    const char *at; /* NULL: there are none */
+    int64_t n, step, bytes;
+} Runs;
+
+/* A part of them is asked for, so that they are near when their turn comes. */
+static void fetch(const Runs *r, int64_t part, int64_t parts)
+{
+    if (!r->at)
+        return;
+    for (int64_t i = r->n * part / parts; i < r->n * (part + 1) / parts; i++) {
+        const char *const from = r->at + i * r->step;
+        for (int64_t at = 0; at < r->bytes; at += LINE)
+            __builtin_prefetch(from + at, 0, 2);
+        __builtin_prefetch(from + r->bytes - 1, 0, 2);
     }
 }
 
-/* Columns of a, k = lo .. hi-1, that are long runs. */
-static void copy_columns(const Block *b, int64_t lo, int64_t hi)
+/* Rows by columns of an operand. */
+static Runs runs_of(const Work *w, const tn__gemm_operand *o, const char *at, int64_t rows,
+                    int64_t cols)
 {
-    const int64_t size = b->w->size, cols = b->w->g.a.cols;
-    for (int64_t k = lo; k < hi; k++) {
-        const char *const from = b->a + k * cols * size;
-        for (int64_t t = 0, m = 0; t < b->m_tiles; t++) {
-            const int64_t end = tile_start(b, t + 1), rows = end - m;
-            char *const to = b->tiles + (m * b->k + k * rows) * size;
-            if (rows * size == WIDEST) /* a few moves in place of a call */
-                memcpy(to, from + m * size, WIDEST);
-            else
-                memcpy(to, from + m * size, (size_t)(rows * size));
-            m = end;
-        }
-    }
+    const int64_t size = w->size;
+    if (o->cols == 1)
+        return (Runs){at, rows, o->rows * size, cols * size};
+    return (Runs){at, cols, o->cols * size, (o->rows == 1 ? rows : 1) * size};
 }
 
-static void copy_a(void *ctx, int64_t lo, int64_t hi)
+static Runs next_tile(const Block *b, int64_t tile)
 {
-    const Block *b = ctx;
-    if (b->w->g.a.rows == 1)
-        copy_columns(b, lo, hi);
-    else
-        copy_tiles(b, lo, hi);
+    const tn__gemm_operand *o = &b->w->g.a;
+    if (tile >= b->tiles)
+        return (Runs){NULL, 0, 0, 0};
+    const int64_t m = tile_start(b, tile);
+    return runs_of(b->w, o, b->a + m * o->rows * b->w->size, tile_start(b, tile + 1) - m, b->k);
 }
 
-/* Strips of k when the rows of b are long runs, else panels. */
-static void copy_b(void *ctx, int64_t lo, int64_t hi)
+/* The panel from column n on before its first use: copied, or to be copied by the kernel as it
+ * reads. */
+static void take_panel(const Block *b, tn__gemm_panel *p, int64_t n, int64_t cols)
 {
-    const Block *b = ctx;
     const Work *w = b->w;
-    const int64_t rows = w->g.b.rows, cols = w->g.b.cols, size = w->size;
-    const bool strips = cols == 1;
-    for (int64_t cell = lo; cell < hi; cell++) {
-        const int64_t k = strips ? cell * STRIP : 0, nk = strips ? least(STRIP, b->k - k) : b->k;
-        const int64_t n0 = strips ? 0 : cell * b->nr, n1 = strips ? b->n : least(b->n, n0 + b->nr);
-        for (int64_t n = n0; n < n1; n += b->nr)
-            w->kernels->pack(b->panels + (n * b->k + k * b->nr) * size, b->nr,
-                             b->b + (k * rows + n * cols) * size, rows, cols, nk,
-                             least(b->nr, n1 - n), b->nr);
+    const tn__gemm_operand *o = &w->g.b;
+    const char *const from = b->b + n * o->cols * w->size;
+    char *const to = b->panels + n / b->nr * b->panel_bytes;
+    if (o->cols == 1 && cols == b->nr && 2 * p->m > w->kernels->mr) {
+        p->b = from;
+        p->b_k = o->rows;
+        p->copy = to;
+        return;
     }
+    w->kernels->pack(to, b->nr, from, o->rows, o->cols, b->k, cols, b->nr);
 }
 
-/* A tile of rows from m on times a panel of columns from n on; a: the tile. */
-static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t n)
+/* A tile of rows, from m on, times the panel of columns from n on. */
+static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t n, bool first)
 {
     _Alignas(64) char temp[TILE_MOST * TN__GEMM_MAX_NR * 4];
     const Work *w = b->w;
@@ -99,7 +141,11 @@ static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t 
     const int64_t width = cols > lanes ? 2 * lanes : lanes;
     const bool direct = g->c.cols == 1 && cols == width;
     char *const c = b->c + (m * g->c.rows + n * g->c.cols) * size;
-    p->b = g->panels ? b->b + n * g->k * size : b->panels + n * b->k * size;
+    p->b = b->panels + n / b->nr * b->panel_bytes;
+    p->b_k = b->nr;
+    p->copy = NULL;
+    if (first)
+        take_panel(b, p, n, cols);
     p->c = direct ? c : temp;
     p->c_m = direct ? g->c.rows : width;
     p->vectors = width > lanes ? 2 : 1;
@@ -110,110 +156,139 @@ static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t 
         tn__gemm_put(w, c, temp, width, p->m, cols);
 }
 
-/* Tiles of nearly equal height: a last one of a row or two would waste registers. */
-static int64_t tile_start(const Block *b, int64_t tile)
-{
-    return b->m * tile / b->m_tiles;
-}
-
-/* Rows m .. m + p->m - 1 of a as the kernel reads them. Rows that lie a multiple of a page apart
- * meet in one place of the nearest cache, which holds fewer than a tile has: they are copied. */
-static void take_tile(const Block *b, tn__gemm_panel *p, int64_t m, char *copy)
-{
-    const tn__gemm_operand *o = &b->w->g.a;
-    const int64_t size = b->w->size;
-    p->a = b->tiles + m * b->k * size;
-    p->a_m = 1;
-    p->a_k = p->m;
-    if (!b->a_in_place)
-        return;
-    p->a = b->a + m * o->rows * size;
-    p->a_m = o->rows;
-    p->a_k = 1;
-    if (o->rows * size % PAGE)
-        return;
-    for (int64_t i = 0; i < p->m; i++)
-        memcpy(copy + i * b->k * size, b->a + (m + i) * o->rows * size, (size_t)(b->k * size));
-    p->a = copy;
-    p->a_m = b->k;
-}
-
 /* A tile stays in the nearest cache while the panels pass by: rows of c are met in long runs. */
-static void multiply(void *ctx, int64_t lo, int64_t hi)
+static void multiply(Block *b, const Runs *next)
 {
     _Alignas(64) char copy[TILE_MOST * KB * 4];
-    const Block *b = ctx;
-    for (int64_t cell = lo; cell < hi; cell++) {
-        const int64_t t0 = cell / b->row_cells * b->cell_tiles;
-        const int64_t n0 = cell % b->row_cells * b->cell_panels * b->nr;
-        const int64_t n1 = least(b->n, n0 + b->cell_panels * b->nr);
-        for (int64_t t = t0; t < least(b->m_tiles, t0 + b->cell_tiles); t++) {
-            const int64_t m = tile_start(b, t);
-            tn__gemm_panel p = {
-                .m = tile_start(b, t + 1) - m, .k = b->k, .b_k = b->nr, .add = b->add};
-            take_tile(b, &p, m, copy);
-            for (int64_t n = n0; n < n1; n += b->nr)
-                multiply_tile(b, &p, m, n);
+    const int64_t panels = divide_up(b->n, b->nr);
+    b->tiles = divide_up(b->m, b->w->kernels->mr);
+    for (int64_t t = 0; t < b->tiles; t++) {
+        const int64_t m = tile_start(b, t);
+        tn__gemm_panel p = {.m = tile_start(b, t + 1) - m, .k = b->k, .add = b->add};
+        const Runs tile = next_tile(b, t + 1);
+        take_tile(b, &p, m, copy);
+        for (int64_t i = 0; i < panels; i++) {
+            multiply_tile(b, &p, m, i * b->nr, t == 0 && b->b);
+            fetch(&tile, i, panels);
+            fetch(next, t * panels + i, b->tiles * panels);
         }
     }
 }
 
-/* Cells of the product: whole rows of the block if they are enough for all threads. */
-static int64_t plan(Block *b, int threads)
+/* What b has for the block that comes after that of columns from n on and k's from k on. */
+static Runs next_block(const Work *w, const char *b, int64_t n, int64_t k, int64_t n1)
 {
-    const int64_t panels = divide_up(b->n, b->nr), wanted = threads > 1 ? 4 * threads : 1;
-    b->cell_tiles = divide_up(b->m_tiles, least(b->m_tiles, wanted));
-    const int64_t columns = divide_up(b->m_tiles, b->cell_tiles);
-    b->cell_panels = divide_up(panels, least(panels, divide_up(wanted, columns)));
-    b->row_cells = divide_up(panels, b->cell_panels);
-    return columns * b->row_cells;
-}
-
-/* All rows, for a block of columns and of k. */
-static void run_rows(Block *b, const char *a, char *c, tn__pool *pool)
-{
-    const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
-    const int64_t step = b->a_in_place ? b->rows : MB;
-    for (int64_t m = 0; m < b->rows; m += step) {
-        b->m = least(step, b->rows - m);
-        b->m_tiles = divide_up(b->m, b->tile_rows);
-        b->a = a + m * g->a.rows * w->size;
-        b->c = c + m * g->c.rows * w->size;
-        if (!b->a_in_place)
-            tn__pool_run(pool, copy_a, b, g->a.rows == 1 ? b->k : b->m_tiles,
-                         g->a.rows == 1 ? STRIP : 1);
-        tn__pool_run(pool, multiply, b, plan(b, tn__pool_threads(pool)), 1);
+    k += KB;
+    if (k >= g->k) {
+        k = 0;
+        n += NB;
     }
+    if (n >= n1)
+        return (Runs){NULL, 0, 0, 0};
+    return runs_of(w, &g->b, b + (k * g->b.rows + n * g->b.cols) * w->size, least(KB, g->k - k),
+                   least(NB, n1 - n));
 }
 
-static void run_batch(Block *b, const char *a, const char *b_, char *c, tn__pool *pool)
+/* All k, for rows m0 .. m0 + m - 1 and columns n0 .. n1 - 1, by NB columns at a time. */
+static void multiply_cell(const Work *w, int64_t batch, int64_t m0, int64_t m, int64_t n0,
+                          int64_t n1, char *scratch)
 {
-    const Work *w = b->w;
     const tn__gemm_args *g = &w->g;
-    for (int64_t n = 0; n < g->n; n += NB)
+    const int64_t size = w->size, nr = 2 * w->kernels->lanes;
+    const char *const a = (char *)at_batch(g, &g->a, size, batch) + m0 * g->a.rows * size;
+    const char *const b = g->panels ? NULL : at_batch(g, &g->b, size, batch);
+    char *const c = (char *)at_batch(g, &g->c, size, batch) + m0 * g->c.rows * size;
+    for (int64_t n = n0; n < n1; n += NB)
         for (int64_t k = 0; k < g->k; k += KB) {
-            b->n = least(NB, g->n - n);
-            b->k = least(KB, g->k - k);
-            b->add = k > 0 || g->accumulate;
-            if (g->panels) {
-                b->b = (const char *)g->panels + (n * g->k + k * b->nr) * w->size;
+            Block block = {.w = w,
+                           .a = a + k * g->a.cols * size,
+                           .c = c + n * g->c.cols * size,
+                           .panels = scratch,
+                           .m = m,
+                           .n = least(NB, n1 - n),
+                           .k = least(KB, g->k - k),
+                           .nr = nr,
+                           .add = k > 0 || g->accumulate};
+            block.panel_bytes = block.k * nr * size;
+            Runs next = {NULL, 0, 0, 0};
+            if (b) {
+                block.b = b + (k * g->b.rows + n * g->b.cols) * size;
+                next = next_block(w, b, n, k, n1);
             } else {
-                b->b = b_ + (k * g->b.rows + n * g->b.cols) * w->size;
-                tn__pool_run(pool, copy_b, b,
-                             g->b.cols == 1 ? divide_up(b->k, STRIP) : divide_up(b->n, b->nr), 1);
+                block.panel_bytes = g->k * nr * size;
+                block.panels = (char *)(uintptr_t)g->panels + (n * g->k + k * nr) * size;
             }
-            run_rows(b, a + k * g->a.cols * w->size, c + n * g->c.cols * w->size, pool);
+            multiply(&block, &next);
         }
 }
 
-static Block block_of(const Work *w)
+/* --- cells --------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    _Alignas(LINE) atomic_int_fast64_t next; /* first cell of this share that nobody took */
+    int64_t end;
+} Share;
+
+typedef struct {
+    const Work *w;
+    int64_t m_cells, n_cells; /* of each batch */
+    char *scratch;            /* NULL: none is needed */
+    size_t slot_bytes;
+    int slots;
+    Share share[MAX_SLOTS];
+} Cells;
+
+static void run_cell(const Cells *l, int64_t cell, int slot)
 {
-    return (Block){.w = w,
-                   .a_in_place = w->g.a.cols == 1,
-                   .rows = w->g.m,
-                   .nr = 2 * w->kernels->lanes,
-                   .tile_rows = w->kernels->mr};
+    const Work *w = l->w;
+    const int64_t nr = 2 * w->kernels->lanes, mr = w->kernels->mr;
+    const int64_t panels = divide_up(w->g.n, nr), tiles = divide_up(w->g.m, mr);
+    const int64_t i = cell / l->n_cells % l->m_cells, j = cell % l->n_cells;
+    const int64_t m0 = least(w->g.m, tiles * i / l->m_cells * mr),
+                  m1 = least(w->g.m, tiles * (i + 1) / l->m_cells * mr),
+                  n0 = panels * j / l->n_cells * nr,
+                  n1 = least(w->g.n, panels * (j + 1) / l->n_cells * nr);
+    if (m0 < m1 && n0 < n1)
+        multiply_cell(w, cell / l->n_cells / l->m_cells, m0, m1 - m0, n0, n1,
+                      l->scratch ? l->scratch + (size_t)slot * l->slot_bytes : NULL);
+}
+
+/* Slots lo .. hi-1: each takes the cells of its share, the same ones whenever this product is made,
+ * then those that others have left. */
+static void run_slots(void *ctx, int64_t lo, int64_t hi)
+{
+    Cells *l = ctx;
+    for (int slot = (int)lo; slot < (int)hi; slot++)
+        for (int i = 0; i < l->slots; i++) {
+            Share *s = &l->share[(slot + i) % l->slots];
+            for (int64_t cell; (cell = atomic_fetch_add(&s->next, 1)) < s->end;)
+                run_cell(l, cell, slot);
+        }
+}
+
+/* How many cells each batch has: what the busiest thread does decides, in tiles times panels; a
+ * panel is copied in every cell of its columns, a tile met in every cell of its rows. */
+static void plan(Cells *l, int threads)
+{
+    const Work *w = l->w;
+    const int64_t panels = divide_up(w->g.n, 2 * w->kernels->lanes),
+                  tiles = divide_up(w->g.m, w->kernels->mr), count = batches(&w->g);
+    const double copy = w->g.panels ? 0 : w->g.b.cols == 1 ? 0.5 : 2;
+    const int64_t most = threads > 1 ? CELLS * threads : 1;
+    double best = 0;
+    for (int64_t n = 1; n <= least(most, panels); n++)
+        for (int64_t m = 1; m <= least(most / n, tiles); m++) {
+            const double t = (double)divide_up(tiles, m), p = (double)divide_up(panels, n);
+            const double cost =
+                (double)divide_up(count * m * n, threads) * (t * p + copy * p + 0.5 * t);
+            if (best > 0 && cost >= best)
+                continue;
+            best = cost;
+            l->m_cells = m;
+            l->n_cells = n;
+        }
 }
 
 bool tn__gemm_is_large(const Work *w)
@@ -236,29 +311,32 @@ bool tn__gemm_is_large(const Work *w)
 bool tn__gemm_large(const Work *w, tn__pool *pool)
 {
     const tn__gemm_args *g = &w->g;
-    Block b = block_of(w);
-    const int64_t k = least(KB, g->k), m = b.a_in_place ? 0 : least(MB, g->m);
-    const int64_t n = g->panels ? 0 : divide_up(least(NB, g->n), b.nr) * b.nr;
-    char *const scratch = m + n ? tn__pool_take(pool, (size_t)((m + n) * k * w->size)) : NULL;
-    if (!scratch && m + n)
-        return false;
-    b.panels = scratch;
-    b.tiles = scratch + n * k * w->size;
-    for (int64_t i = 0; i < batches(g); i++)
-        run_batch(&b, at_batch(g, &g->a, w->size, i), at_batch(g, &g->b, w->size, i),
-                  at_batch(g, &g->c, w->size, i), pool);
-    tn__pool_give(pool, scratch);
+    const int64_t nr = 2 * w->kernels->lanes;
+    Cells l = {.w = w};
+    plan(&l, tn__pool_threads(pool));
+    const int64_t cells = batches(g) * l.m_cells * l.n_cells;
+    l.slots = (int)least(least(tn__pool_threads(pool), MAX_SLOTS), cells);
+    if (!g->panels) {
+        const int64_t cols = least(NB, divide_up(divide_up(g->n, nr), l.n_cells) * nr);
+        l.slot_bytes = (size_t)(divide_up(least(KB, g->k) * cols * w->size, PAGE) * PAGE);
+        l.scratch = tn__pool_take(pool, l.slot_bytes * (size_t)l.slots);
+        if (!l.scratch)
+            return false;
+    }
+    for (int i = 0; i < l.slots; i++) {
+        atomic_init(&l.share[i].next, cells * i / l.slots);
+        l.share[i].end = cells * (i + 1) / l.slots;
+    }
+    tn__pool_run(pool, run_slots, &l, l.slots, 1);
+    if (l.scratch)
+        tn__pool_give(pool, l.scratch);
     return true;
 }
 
 bool tn__gemm_large_rows(const Work *w, int64_t batch, int64_t m0, int64_t m)
 {
-    const tn__gemm_args *g = &w->g;
-    Block b = block_of(w);
-    if (!g->panels || !b.a_in_place || m <= FEW_ROWS)
+    if (!w->g.panels || w->g.a.cols != 1 || m <= FEW_ROWS)
         return false;
-    b.rows = m;
-    run_batch(&b, (char *)at_batch(g, &g->a, w->size, batch) + m0 * g->a.rows * w->size, NULL,
-              (char *)at_batch(g, &g->c, w->size, batch) + m0 * g->c.rows * w->size, NULL);
+    multiply_cell(w, batch, m0, m, 0, w->g.n, NULL);
     return true;
 }

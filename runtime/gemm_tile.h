@@ -14,12 +14,20 @@
 
 #define TILE_FN static inline __attribute__((always_inline)) TARGET void
 
-TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, int64_t a_k,
-                   const T *b, int64_t b_k, T *c, int64_t c_m, int add)
+/* copying: rows of b are written to p->copy as they are met. */
+TILE_FN NAME(tile)(int rows, int vectors, int copying, const tn__gemm_panel *p, const T *a, T *c)
 {
     V acc[MR][2];
+    const int64_t a_m = p->a_m, a_k = p->a_k, c_m = p->c_m;
+    const T *b = p->b;
+    T *copy = p->copy;
+    int64_t b_k = p->b_k;
+    if (copy && !copying) {
+        b = copy;
+        b_k = vectors * LANES;
+    }
     const T *row[4]; /* rows 0, 4, 8, 12: the others are one multiple of a_m away */
-    const T *ahead = c;
+    const T *next = c;
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
         row[i] = a + (4 * i < rows ? 4 * i : 0) * a_m;
@@ -29,15 +37,20 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
         acc[i][1] = ZERO();
     }
     /* c is fetched row by row while k runs: all of it at once would hold up a and b */
-    const int64_t part = k / rows + 1;
-    for (int64_t left = k, n; left > 0; left -= n) {
+    const int64_t part = p->k / rows + 1;
+    for (int64_t left = p->k, n; left > 0; left -= n) {
         n = left < part ? left : part;
-        __builtin_prefetch(ahead, 1);
+        __builtin_prefetch(next, 1);
         if (vectors > 1)
-            __builtin_prefetch(ahead + 2 * LANES - 1, 1);
-        ahead += c_m;
+            __builtin_prefetch(next + 2 * LANES - 1, 1);
+        next += c_m;
         for (int64_t l = 0; l < n; l++) {
             const V b0 = LOAD(b), b1 = vectors > 1 ? LOAD(b + LANES) : b0;
+            if (copying) {
+                STORE(copy, b0);
+                STORE(copy + LANES, b1);
+                copy += 2 * LANES;
+            }
             __builtin_prefetch(b + 16 * b_k);
             if (vectors > 1)
                 __builtin_prefetch(b + 16 * b_k + LANES);
@@ -59,7 +72,7 @@ TILE_FN NAME(tile)(int rows, int vectors, int64_t k, const T *a, int64_t a_m, in
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++) {
             T *const to = c + i * c_m + j * LANES;
-            STORE(to, add ? ADD(LOAD(to), acc[i][j]) : acc[i][j]);
+            STORE(to, p->add ? ADD(LOAD(to), acc[i][j]) : acc[i][j]);
         }
 }
 
@@ -102,7 +115,8 @@ TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
         memset(sums[i], 0, (size_t)n * sizeof(T));
     int64_t l = 0;
     for (; l + deep <= p->k; l += deep)
-        NAME(few_steps)(rows, deep, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
+        NAME(few_steps)
+        (rows, deep, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
     for (; l < p->k; l++)
         NAME(few_steps)(rows, 1, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
     for (int i = 0; i < rows; i++) {
@@ -118,10 +132,12 @@ TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
 
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
-        if (p->vectors > 1)                                                                        \
-            NAME(tile)(rows, 2, p->k, a, p->a_m, p->a_k, p->b, p->b_k, c, p->c_m, p->add);         \
+        if (rows > MR / 2 && t == 0 && p->copy)                                                    \
+            NAME(tile)(rows, 2, 1, p, a, c);                                                       \
+        else if (p->vectors > 1)                                                                   \
+            NAME(tile)(rows, 2, 0, p, a, c);                                                       \
         else                                                                                       \
-            NAME(tile)(rows, 1, p->k, a, p->a_m, p->a_k, p->b, p->b_k, c, p->c_m, p->add);         \
+            NAME(tile)(rows, 1, 0, p, a, c);                                                       \
         break;
 
 static TARGET void NAME(panel)(const tn__gemm_panel *p)
@@ -414,8 +430,11 @@ static TARGET void NAME(widen)(int bf16, T *to, int64_t width, const uint16_t *f
 #define WIDEN
 #endif
 
-const tn__gemm_kernels KERNELS = {
-    .lanes = LANES, .mr = MR, .panel = NAME(panel), .dots = NAME(dots), WIDEN WIDTHS.pack = NAME(pack)};
+const tn__gemm_kernels KERNELS = {.lanes = LANES,
+                                  .mr = MR,
+                                  .panel = NAME(panel),
+                                  .dots = NAME(dots),
+                                  WIDEN WIDTHS.pack = NAME(pack)};
 
 #undef WIDTHS
 

@@ -1,7 +1,7 @@
 /* gemm_bench.c: the speed of products of matrices, beside what the processor can do at most and,
  * where they are installed, OpenBLAS and oneDNN.
  *
- *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_]
+ *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_ | none]
  * [[b]MxNxK[:NN|NT|TN|TT][:f32|f64|bf16|f16] ..]
  *
  * All of a shape takes turns in rounds, so that whatever else the machine does hits all alike; the
@@ -115,6 +115,10 @@ static Libraries open_libraries(const char *blas, int threads)
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("OPENBLAS_NUM_THREADS", text, 1);
     unsetenv("OPENBLAS_CORETYPE");
+    l.blas = NULL;
+    l.dnnl = NULL;
+    if (!strcmp(blas, "none"))
+        return l;
     *(void **)&l.blas = function(blas, "sgemm_");
     *(void **)&l.dnnl = function("libdnnl.so.2", "dnnl_sgemm");
     return l;
@@ -223,7 +227,8 @@ static void measure(Case *x, const Libraries *l, tn__pool *pool, int rounds)
         for (int code = 0; code < CODES; code++) {
             if (code && (s->dtype != TN_F32 || (code == 1 ? !l->blas : !l->dnnl)))
                 continue;
-            if (threads > 1) /* threads of a library look for more work for a while */
+            if (threads > 1 &&
+                (l->blas || l->dnnl)) /* threads of a library look for more work for a while */
                 nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
             run_one(x, code, l, pool);
             const double t = now(threads);

@@ -227,10 +227,10 @@ static void test_shapes(void **state)
     (void)state;
     tn__pool *pool = tn__pool_create(2);
     static const int64_t sizes[][3] = {
-        {1, 1, 1},    {1, 10, 64}, {5, 3, 2},     {14, 32, 16},   {15, 33, 17},   {64, 10, 64},
-        {10, 64, 64}, {3, 1, 300}, {29, 70, 257}, {96, 100, 513}, {16, 384, 160}, {0, 4, 3},
-        {4, 0, 3},    {4, 5, 0},   {64, 16, 9},   {7, 31, 40},    {13, 48, 30},   {300, 40, 20},
-        {1, 37, 83},  {2, 9, 77},  {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16},
+        {1, 1, 1},     {1, 10, 64},   {5, 3, 2},     {14, 32, 16},   {15, 33, 17},   {64, 10, 64},
+        {10, 64, 64},  {3, 1, 300},   {29, 70, 257}, {96, 100, 513}, {16, 384, 160}, {0, 4, 3},
+        {4, 0, 3},     {4, 5, 0},     {64, 16, 9},   {7, 31, 40},    {13, 48, 30},   {300, 40, 20},
+        {1, 37, 83},   {2, 9, 77},    {4, 21, 50},   {130, 3, 33},   {321, 40, 300}, {4, 4, 16},
         {1, 1100, 70}, {2, 1090, 61}, {3, 67, 90}};
     uint32_t seed = 1;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -265,6 +265,10 @@ static void test_batches(void **state)
         }
     const Case large = {TN_F32, TN_F32, 600, 130, 70, {1, 2, 1}, 0, 0, 0, true};
     run_case(&large, 3, pool, TN__GEMM_AVX512);
+    const Case across = {TN_F64, TN_F64, 140, 150, 300, {3, 1, 1}, 1, 1, 1, false};
+    run_case(&across, 3, pool, TN__GEMM_AVX512);
+    const Case apart = {TN_F32, TN_F32, 140, 150, 300, {1, 1, 2}, 2, 2, 2, true};
+    run_case(&apart, 3, pool, TN__GEMM_AVX2);
     const Case none = {TN_F32, TN_F32, 3, 3, 3, {1, 0, 2}, 0, 0, 0, true};
     run_case(&none, 3, pool, TN__GEMM_AVX512);
     tn__pool_destroy(pool);
@@ -331,6 +335,9 @@ static void test_same_bits(void **state)
     same_bits(2, 2100, 300);
     same_bits(3, 900, 520);
     same_bits(4, 1000, 300);
+    same_bits(180, 1100, 300); /* more columns than a thread multiplies at a time */
+    same_bits(131, 130, 1024); /* rows that lie a page apart */
+    same_bits(700, 97, 130);   /* cells of rows */
 }
 
 static void test_repeated_inputs(void **state)
@@ -382,7 +389,8 @@ static void test_packed_and_rows(void **state)
             const int64_t block = sizes[s][4];
             uint32_t seed = 7;
             const int type = dtype % 2 ? TN_F64 : TN_F32;
-            Matrix a = make(type, m, k, 0, one, &seed), b = make(type, k, n, (int)sizes[s][3], one, &seed);
+            Matrix a = make(type, m, k, 0, one, &seed),
+                   b = make(type, k, n, (int)sizes[s][3], one, &seed);
             Matrix c = make(type, m, n, 0, one, &seed), d = copy_of(&c), e = copy_of(&c);
             tn__gemm_args g = {.dtype = type,
                                .m = m,
