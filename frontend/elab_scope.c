@@ -183,6 +183,16 @@ static bool lookup_prelude(Elab *e, Sym name, Value *out)
 
 typedef VEC(const char *) Words;
 
+/* Names that begin with '_' are the library's own. */
+static void names_of_file(Elab *e, const FileEnv *f, bool all, Words *out)
+{
+    for (uint32_t i = 0; f && i < f->globals.n; i++) {
+        const char *name = sym(e, f->globals.at[i].name);
+        if (all || name[0] != '_')
+            vec_push(e->a, out, name);
+    }
+}
+
 static void visible_names(Elab *e, const Env *env, Words *out)
 {
     for (const Scope *s = env->scope; s; s = s->up)
@@ -191,10 +201,8 @@ static void visible_names(Elab *e, const Env *env, Words *out)
     if (env->inst)
         for (uint32_t i = 0; i < env->inst->members.n; i++)
             vec_push(e->a, out, sym(e, env->inst->members.at[i].name));
-    const FileEnv *files[] = {env->file, e->prelude};
-    for (size_t k = 0; k < ARRAY_LEN(files); k++)
-        for (uint32_t i = 0; files[k] && i < files[k]->globals.n; i++)
-            vec_push(e->a, out, sym(e, files[k]->globals.at[i].name));
+    names_of_file(e, env->file, true, out);
+    names_of_file(e, e->prelude, false, out);
 #define BUILTIN(name, fn, op, params, doc) vec_push(e->a, out, #name);
 #include "frontend/builtins.def"
 #undef BUILTIN
