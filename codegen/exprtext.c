@@ -249,7 +249,7 @@ static Text key_text(KText *t, const KExprInfo *x)
 static Text accumulated(KText *t, const KExprInfo *x)
 {
     const AccInfo *acc = &t->accs[x->acc];
-    CHECK(x->field < 2);
+    CHECK((int)x->field < kacc_results(&t->k->accs.at[x->acc]));
     if (acc->totalled)
         return (Text){acc->result[x->field], PREC_PRIMARY};
     Text fields[MAX_FIELDS];
@@ -278,11 +278,23 @@ static bool keeps_values(Op op)
            op == OP_relu || op == OP_clamp || op == OP_detach || op == OP_sign;
 }
 
+/* Several selects by one condition, which has a name then: C compilers make branches of it, and no
+ * vectors of the loop around. */
+static bool picks(const KText *t, const KExprInfo *x)
+{
+    return t->target == TARGET_C && x->kind == KE_OP && x->op == OP_where &&
+           t->let[x->in[0].id].text && dtype_compute(x->type) == DT_f32;
+}
+
 static Text operation(KText *t, const KExprInfo *x)
 {
     Text in[3];
     for (uint32_t i = 0; i < x->nin; i++)
         in[i] = ktext_expr(t, x->in[i]);
+    if (picks(t, x))
+        return (Text){
+            arena_printf(t->a, "tn_pick(%s, %s, %s)", in[0].text, in[1].text, in[2].text),
+            PREC_PRIMARY};
     DType type = x->nin ? kexpr(t->k, x->in[x->nin - 1])->type : x->type;
     type = dtype_compute(type);
     Text y = x->kind == KE_EXTERN

@@ -1,8 +1,9 @@
-/* lower_conv.c: convolutions over one or two axes. On CPUs a function of runtime/kernels/conv.h
- * reads images and weights where views put them; lower_conv_cuda.c is for GPUs.
+/* lower_conv.c: convolutions over one or two axes. On CPUs functions of runtime/kernels/conv.h
+ * read images and weights where views put them; lower_conv_cuda.c is for GPUs.
  *
- *   %y = conv %x, %w            conv by rows of an image; conv_long where the windows are larger
- *                               than what they slide over (gradients of weights)
+ *   %y = conv %x, %w            conv_filters packs the weights, conv goes by rows of an image;
+ *                               conv_depth where groups have one channel, conv_long where the
+ *                               windows are larger than what they slide over (gradients of weights)
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_conv.h"
@@ -10,8 +11,10 @@
 #include <string.h>
 
 enum {
-    PIXELS = 512
-}; /* of a cell, about: its rows are a constant, so that bits depend on nothing */
+    PIXELS = 512,        /* of a cell, about, */
+    DEPTH_PIXELS = 4096, /* of one channel alone; */
+    SOME_ROWS = 8        /* where sizes are not known */
+};
 
 /* An operand where it lies, with two sliding axes. */
 static Loc operand(const Conv *q, uint32_t i)
@@ -59,17 +62,8 @@ static Conv conv_of(Lower *l, const FuseGroup *grp)
 
 /* --- CPU -------------------------------------------------------------------------------------- */
 
-static void give_operands(const Conv *q, OpaqueCall *c, const Loc *y)
-{
-    opaque_arg(c, y, q->type, K_OUT, lower_name(q->l, q->y));
-    opaque_arg(c, &q->x, q->type, K_IN, lower_name(q->l, q->n->in[0]));
-    opaque_arg(c, &q->w, q->type, K_IN, lower_name(q->l, q->n->in[1]));
-}
-
 static void give_sizes(const Conv *q, OpaqueCall *c)
 {
-    opaque_int(c, q->in);
-    opaque_int(c, q->out);
     for (int i = 0; i < 2; i++)
         opaque_int(c, q->size[i]);
     for (int i = 0; i < 2; i++)
@@ -78,12 +72,14 @@ static void give_sizes(const Conv *q, OpaqueCall *c)
         opaque_int(c, q->axes[i].size);
 }
 
-static void give_steps(const Conv *q, OpaqueCall *c)
+static void give_strides(OpaqueCall *c, const Loc *of)
 {
     for (int i = 0; i < 4; i++)
-        opaque_int(c, q->x.stride[i]);
-    for (int i = 0; i < 4; i++)
-        opaque_int(c, q->w.stride[i]);
+        opaque_int(c, of->stride[i]);
+}
+
+static void give_steps(const Conv *q, OpaqueCall *c)
+{
     for (int i = 0; i < 2; i++)
         opaque_int(c, conv_num(q, q->axes[i].stride));
     for (int i = 0; i < 2; i++)
@@ -92,23 +88,91 @@ static void give_steps(const Conv *q, OpaqueCall *c)
         opaque_int(c, q->axes[i].lo);
 }
 
-static void short_windows(const Conv *q, const Loc *y)
+/* Rows of a cell: about so many pixels, in blocks of equal height, that have room with what their
+ * windows reach (has_room in conv.c has seen to it that there are some). */
+static int64_t rows_of(const Conv *q, int64_t pixels)
 {
-    OpaqueCall c = {.function = opaque_name(q->l, "conv", q->type)};
-    int64_t wide, rows = 1;
-    if (dim_is_const(q->t, q->axes[1].out, &wide) && wide > 0)
-        rows = wide < PIXELS ? PIXELS / wide : 1;
-    int64_t high; /* blocks of equal height */
+    int64_t wide, high, rows = SOME_ROWS, reach[2], k, some = 64;
+    for (int i = 0; i < 2; i++)
+        reach[i] = dim_is_const(q->t, q->axes[i].size, &k)
+                       ? (k - 1) * q->axes[i].dilation / q->axes[i].stride
+                       : 0;
+    if (dim_is_const(q->t, q->axes[1].out, &wide) && wide > 0) {
+        rows = wide < pixels ? pixels / wide : 1;
+        some = wide < some ? wide : some;
+    }
+    const int64_t phases = q->axes[0].stride * q->axes[1].stride;
+    const int64_t room = CONV_ROOM / (phases * (some + reach[1])) - reach[0];
+    rows = rows < room ? rows : room < 1 ? 1 : room;
     if (dim_is_const(q->t, q->axes[0].out, &high) && high > 0) {
         const int64_t blocks = (high + rows - 1) / rows;
         rows = (high + blocks - 1) / blocks;
     }
-    give_operands(q, &c, y);
-    opaque_grid(&c, dim_mul(q->t, q->images, conv_num(q, q->groups)));
-    opaque_grid(&c, dim_ceildiv(q->t, q->axes[0].out, conv_num(q, rows)));
-    opaque_int(&c, conv_num(q, q->groups));
+    return rows;
+}
+
+static void give_grid(const Conv *q, OpaqueCall *c, int64_t rows)
+{
+    opaque_grid(c, dim_mul(q->t, q->images, conv_num(q, q->groups)));
+    opaque_grid(c, dim_ceildiv(q->t, q->axes[0].out, conv_num(q, rows)));
+    opaque_int(c, conv_num(q, q->groups));
+}
+
+/* 8 filters next to each other. */
+static Loc packed_filters(const Conv *q)
+{
+    const Dim taps = dim_mul(q->t, q->axes[0].size, q->axes[1].size);
+    const Dim blocks = dim_ceildiv(q->t, q->out, conv_num(q, 8));
+    const Dim shape[] = {conv_num(q, q->groups), blocks, q->in, taps, conv_num(q, 8)};
+    const Loc f = opaque_temp(q->l, "filters", q->type, shape, ARRAY_LEN(shape));
+    OpaqueCall c = {.function = opaque_name(q->l, "conv_filters", q->type)};
+    opaque_arg(&c, &f, q->type, K_OUT, sym_of(q->l->p->cx->names, "filters"));
+    opaque_arg(&c, &q->w, q->type, K_IN, lower_name(q->l, q->n->in[1]));
+    opaque_grid(&c, shape[0]);
+    opaque_grid(&c, blocks);
+    opaque_int(&c, q->out);
+    opaque_int(&c, q->in);
+    for (int i = 0; i < 2; i++)
+        opaque_int(&c, q->axes[i].size);
+    give_strides(&c, &q->w);
+    opaque_call(q->l, &c, q->grp);
+    return f;
+}
+
+static void short_windows(const Conv *q, const Loc *y)
+{
+    const int64_t rows = rows_of(q, PIXELS);
+    const Loc f = packed_filters(q);
+    OpaqueCall c = {.function = opaque_name(q->l, "conv", q->type)};
+    opaque_arg(&c, y, q->type, K_OUT, lower_name(q->l, q->y));
+    opaque_arg(&c, &q->x, q->type, K_IN, lower_name(q->l, q->n->in[0]));
+    opaque_arg(&c, &f, q->type, K_IN, sym_of(q->l->p->cx->names, "filters"));
+    give_grid(q, &c, rows);
+    opaque_int(&c, q->in);
+    opaque_int(&c, q->out);
     give_sizes(q, &c);
     opaque_int(&c, conv_num(q, rows));
+    give_strides(&c, &q->x);
+    give_steps(q, &c);
+    opaque_call(q->l, &c, q->grp);
+}
+
+/* Groups of one channel. */
+static void by_channel(const Conv *q, const Loc *y)
+{
+    const int64_t rows = rows_of(q, DEPTH_PIXELS);
+    OpaqueCall c = {.function = opaque_name(q->l, "conv_depth", q->type)};
+    opaque_arg(&c, y, q->type, K_OUT, lower_name(q->l, q->y));
+    opaque_arg(&c, &q->x, q->type, K_IN, lower_name(q->l, q->n->in[0]));
+    opaque_arg(&c, &q->w, q->type, K_IN, lower_name(q->l, q->n->in[1]));
+    give_grid(q, &c, rows);
+    opaque_int(&c, q->out);
+    give_sizes(q, &c);
+    opaque_int(&c, conv_num(q, rows));
+    give_strides(&c, &q->x);
+    opaque_int(&c, q->w.stride[0]);
+    opaque_int(&c, q->w.stride[2]);
+    opaque_int(&c, q->w.stride[3]);
     give_steps(q, &c);
     opaque_call(q->l, &c, q->grp);
 }
@@ -121,13 +185,19 @@ static void long_windows(const Conv *q, const Loc *y)
     dim_is_const(q->t, q->axes[1].out, &w);
     int64_t together = CONV_SUMS / (16 * h * w); /* images */
     together = together < 1 ? 1 : together > 16 ? 16 : together;
-    give_operands(q, &c, y);
+    opaque_arg(&c, y, q->type, K_OUT, lower_name(q->l, q->y));
+    opaque_arg(&c, &q->x, q->type, K_IN, lower_name(q->l, q->n->in[0]));
+    opaque_arg(&c, &q->w, q->type, K_IN, lower_name(q->l, q->n->in[1]));
     opaque_grid(&c, conv_num(q, q->groups));
     opaque_grid(&c, dim_ceildiv(q->t, q->images, conv_num(q, together)));
     opaque_grid(&c, dim_ceildiv(q->t, q->out, conv_num(q, 16)));
     opaque_int(&c, q->images);
     opaque_int(&c, conv_num(q, together));
+    opaque_int(&c, q->in);
+    opaque_int(&c, q->out);
     give_sizes(q, &c);
+    give_strides(&c, &q->x);
+    give_strides(&c, &q->w);
     give_steps(q, &c);
     opaque_int(&c, conv_num(q, q->groups));
     opaque_call(q->l, &c, q->grp);
@@ -143,6 +213,8 @@ void lower_conv(Lower *l, const FuseGroup *grp)
     const Loc y = opaque_result(l, q.y);
     if (conv_is_long(l->p, l->g, q.n))
         long_windows(&q, &y);
+    else if (q.groups > 1 && dim_is_one(q.t, q.in))
+        by_channel(&q, &y);
     else
         short_windows(&q, &y);
     opaque_finish(l, q.y, &y);

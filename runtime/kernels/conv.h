@@ -4,10 +4,11 @@
  * along a row of x are x_w apart), y is [N, G*M, OH, OW]. A group of G has C channels and M results.
  * Windows: s_ stride, d_ dilation, p_ what stands before the first element.
  *
- * A cell packs the rows that it needs, with zeros around them, so that neighbouring results read
+ * Filters lie packed, 8 of a group next to each other. A cell packs the rows that it needs, with zeros around them, so that neighbouring results read
  * neighbouring elements whatever the stride is: [channel][h % s_h][w % s_w][row][width]. Then a
  * tile of 8 channels by 48 pixels (of one flat index that runs over the gaps between rows too) stays
- * in registers while the sum runs over channels and window.
+ * in registers while the sum runs over channels and window. Where a group has one channel, a tile is
+ * of pixels alone.
  *
  * Sums run serially, with fused multiply-adds: the bits do not depend on the width of vectors.
  * SPDX-License-Identifier: MIT */
@@ -33,9 +34,8 @@ TN_FN void tn_conv_pack_T(T_mem *restrict to, const T_mem *x, int64_t x_h, int64
                 const int64_t n = hi - lo, step = s_w * x_w;
                 for (int64_t j = 0; j < lo; j++)
                     to[j] = 0;
-                if (step == 1)
-                    for (int64_t j = 0; j < n; j++)
-                        to[lo + j] = from[j];
+                if (step == 1 && n > 0)
+                    memcpy(to + lo, from, (size_t)n * sizeof(T_mem));
                 else
                     for (int64_t j = 0; j < n; j++)
                         to[lo + j] = from[j * step];
@@ -95,45 +95,51 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f64 tn_con
 /*@ conv_body512_T: conv_fma512_T */
 TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t channels, int64_t plane, int64_t taps, const int m, int add)
+    int64_t channels, int64_t plane, int64_t taps, const int m, const int n, int add)
 {
     enum { L = 64 / sizeof(T_mem) };
     tn_conv_v512_T s[8][3];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < n; j++)
             s[i][j] = add ? *(const tn_conv_v512_T *)(c + (i * 3 + j) * L) : (tn_conv_v512_T){0};
     for (int64_t k = 0; k < channels; k++, b += plane)
         for (int64_t t = 0; t < taps; t++, a += 8) {
             tn_conv_v512_T x[3];
 #pragma GCC unroll 3
-            for (int j = 0; j < 3; j++)
+            for (int j = 0; j < n; j++)
                 x[j] = *(const tn_conv_v512_T *)(b + off[t] + j * L);
 #pragma GCC unroll 8
             for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-                for (int j = 0; j < 3; j++)
+                for (int j = 0; j < n; j++)
                     s[i][j] = tn_conv_fma512_T(a[i] - (tn_conv_v512_T){0}, x[j], s[i][j]);
         }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 3
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < n; j++)
             *(tn_conv_v512_T *)(c + (i * 3 + j) * L) = s[i][j];
 }
 
 /*@ conv_tile512_T: conv_body512_T */
 static __attribute__((noinline, target("avx512f"))) void tn_conv_tile512_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t channels, int64_t plane, int64_t taps, int64_t m, int add)
+    int64_t channels, int64_t plane, int64_t taps, int64_t m, int64_t n, int add)
 {
+    /* n pixels are wanted */
+    enum { L = 64 / sizeof(T_mem) };
     if (m == 1)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 1, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 1, 3, add);
     else if (m <= 4)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 4, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 4, 3, add);
+    else if (n <= L)
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 1, add);
+    else if (n <= 2 * L)
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 2, add);
     else
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 3, add);
 }
 
 /*@ conv_body256_T: conv_fma256_T */
@@ -149,7 +155,7 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) void tn_conv_body256_T(
         for (int j = 0; j < 3; j++)
             s[i][j] = add ? *(const tn_conv_v256_T *)(c + (i * 3 + j) * L) : (tn_conv_v256_T){0};
     for (int64_t k = 0; k < channels; k++, b += plane)
-        for (int64_t t = 0; t < taps; t++, a += 4) {
+        for (int64_t t = 0; t < taps; t++, a += 8) {
             tn_conv_v256_T x[3];
 #pragma GCC unroll 3
             for (int j = 0; j < 3; j++)
@@ -200,13 +206,13 @@ TN_FN T_mem tn_conv_one_T(T_mem a, T_mem b, T_mem c)
 /*@ conv_tile_T: conv_one_T conv_tile512_T conv_tile256_T */
 TN_FN void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b,
                           const int32_t *restrict off, int64_t channels, int64_t plane, int64_t taps,
-                          int64_t m, int add, int level)
+                          int64_t m, int64_t n, int add, int level)
 {
-    /* c[i][v] (+)= sum over channels and taps of a[k][i] * b[plane * channel + off[tap] + v] */
+    /* c[i][v] (+)= sum over channels and taps of a[k][i] * b[plane * channel + off[tap] + v], v < n */
     enum { V = 3 * 32 / sizeof(T_mem) };
 #if defined __x86_64__ && defined __GNUC__
     if (level == 2) {
-        tn_conv_tile512_T(c, a, b, off, channels, plane, taps, m, add);
+        tn_conv_tile512_T(c, a, b, off, channels, plane, taps, m, n, add);
         return;
     }
     if (level == 1) {
@@ -216,11 +222,11 @@ TN_FN void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a, const T_me
 #endif
     (void)level;
     for (int64_t i = 0; i < m; i++)
-        for (int64_t v = 0; v < V; v++) {
+        for (int64_t v = 0; v < n; v++) {
             T_mem s = add ? c[i * V + v] : 0;
             for (int64_t k = 0; k < channels; k++)
                 for (int64_t t = 0; t < taps; t++)
-                    s = tn_conv_one_T(a[(k * taps + t) * 4 + i], b[plane * k + off[t] + v], s);
+                    s = tn_conv_one_T(a[(k * taps + t) * 8 + i], b[plane * k + off[t] + v], s);
             c[i * V + v] = s;
         }
 }
@@ -249,17 +255,45 @@ TN_FN void tn_conv_put_T(T_mem *restrict y, T_mem *restrict c, int64_t v, int64_
     }
 }
 
-/*@ conv_T: conv_level conv_pack_T conv_tile_T conv_put_T */
-TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t image,
+/*@ conv_offsets: */
+TN_FN void tn_conv_offsets(int32_t *off, int64_t KH, int64_t KW, int64_t s_h, int64_t s_w, int64_t d_h,
+                           int64_t d_w, int64_t high, int64_t width)
+{
+    /* of the window's elements from the first one, in a packed channel of rows of `width` */
+    for (int64_t t = 0; t < KH * KW; t++) {
+        const int64_t h = t / KW * d_h, v = t % KW * d_w;
+        off[t] = (int32_t)(((h % s_h) * s_w + v % s_w) * high * width + h / s_h * width + v / s_w);
+    }
+}
+
+/*@ conv_filters_T: */
+TN_FN void tn_conv_filters_T(T_mem *restrict f, const T_mem *restrict w, int64_t g, int64_t block,
+                             int64_t M, int64_t C, int64_t KH, int64_t KW, int64_t w_m, int64_t w_c,
+                             int64_t w_h, int64_t w_w)
+{
+    /* 8 filters of a group: [channel][tap][8], zeros where there are fewer */
+    const int64_t n = C * KH * KW, m = M - 8 * block < 8 ? M - 8 * block : 8;
+    f += (g * ((M + 7) / 8) + block) * n * 8;
+    w += (g * M + 8 * block) * w_m;
+    for (int64_t i = 0; i < 8; i++) {
+        T_mem *to = f + i;
+        for (int64_t c = 0; c < C; c++)
+            for (int64_t h = 0; h < KH; h++)
+                for (int64_t v = 0; v < KW; v++, to += 8)
+                    *to = i < m ? w[i * w_m + c * w_c + h * w_h + v * w_w] : 0;
+    }
+}
+
+/*@ conv_T: conv_level conv_pack_T conv_tile_T conv_put_T conv_offsets */
+TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict f, int64_t image,
                      int64_t block, int64_t G, int64_t C, int64_t M, int64_t H, int64_t W, int64_t OH,
                      int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n, int64_t x_c, int64_t x_h,
-                     int64_t x_w, int64_t w_m, int64_t w_c, int64_t w_h, int64_t w_w, int64_t s_h,
-                     int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
+                     int64_t x_w, int64_t s_h, int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h,
+                     int64_t p_w)
 {
     /* R rows of the results of one group of one image */
-    enum { PACK = 196608 / sizeof(T_mem), FILTERS = 8192, MOST = 192 / sizeof(T_mem) };
-    T_mem pack[PACK] __attribute__((aligned(64))), filters[FILTERS] __attribute__((aligned(64)));
-    T_mem c[8 * MOST] __attribute__((aligned(64)));
+    enum { PACK = 196608 / sizeof(T_mem), MOST = 192 / sizeof(T_mem) };
+    T_mem pack[PACK] __attribute__((aligned(64))), c[8 * MOST] __attribute__((aligned(64)));
     const int level = tn_conv_level();
     const int64_t TILE = level == 2 ? MOST : MOST / 2, ROWS = level == 2 ? 8 : 4;
     int32_t off[1024];
@@ -270,17 +304,13 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
     int64_t cols = (PACK - 2 * MOST) / (s_h * s_w * high) - reach_w;
     cols = cols < OW ? cols : OW;
     x += n * x_n + g * C * x_c;
-    w += g * M * w_m;
+    f += g * ((M + 7) / 8) * C * taps * 8;
     y += (image * M * OH + oh) * OW;
     for (int64_t ow = 0; ow < OW; ow += cols) {
         const int64_t wide = OW - ow < cols ? OW - ow : cols, width = wide + reach_w;
         const int64_t plane = s_h * s_w * high * width, end = (rows - 1) * width + wide;
-        int64_t some = (PACK - 2 * MOST) / plane;
-        some = some < FILTERS / (ROWS * taps) ? some : FILTERS / (ROWS * taps);
-        for (int64_t t = 0; t < taps; t++) {
-            const int64_t h = t / KW * d_h, v = t % KW * d_w;
-            off[t] = (int32_t)(((h % s_h) * s_w + v % s_w) * high * width + h / s_h * width + v / s_w);
-        }
+        const int64_t some = (PACK - 2 * MOST) / plane;
+        tn_conv_offsets(off, KH, KW, s_h, s_w, d_h, d_w, high, width);
         for (int64_t c0 = 0; c0 < C; c0 += some) {
             const int64_t channels = C - c0 < some ? C - c0 : some;
             for (int64_t k = 0; k < channels; k++)
@@ -290,21 +320,117 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                 pack[channels * plane + i] = 0;
             for (int64_t m0 = 0; m0 < M; m0 += ROWS) {
                 const int64_t m = M - m0 < ROWS ? M - m0 : ROWS;
-                T_mem *f = filters;
-                for (int64_t k = 0; k < channels; k++)
-                    for (int64_t t = 0; t < taps; t++, f += ROWS)
-                        for (int64_t i = 0; i < ROWS; i++)
-                            f[i] = i < m ? w[(m0 + i) * w_m + (c0 + k) * w_c + t / KW * w_h + t % KW * w_w]
-                                         : 0;
+                const T_mem *filters = f + (m0 / 8 * C + c0) * taps * 8 + m0 % 8;
                 T_mem *to = y + m0 * OH * OW + ow;
                 for (int64_t v = 0; v < end; v += TILE) {
                     const int64_t last = end - v < TILE ? end : v + TILE;
                     if (c0)
                         tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 1);
-                    tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, m, c0 > 0, level);
+                    tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, m, last - v, c0 > 0,
+                                   level);
                     tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 0);
                 }
             }
+        }
+    }
+}
+
+/*@ conv_deep512_T: conv_fma512_T */
+static __attribute__((noinline, target("avx512f"))) void tn_conv_deep512_T(
+    T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t taps, int64_t n)
+{
+    enum { L = 64 / sizeof(T_mem) };
+    for (int64_t v = 0; v < n; v += 4 * L) {
+        tn_conv_v512_T s[4] = {{0}, {0}, {0}, {0}};
+        for (int64_t t = 0; t < taps; t++) {
+            const tn_conv_v512_T a = f[t] - (tn_conv_v512_T){0};
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++)
+                s[j] = tn_conv_fma512_T(a, *(const tn_conv_v512_T *)(b + off[t] + v + j * L), s[j]);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            *(tn_conv_v512_T *)(c + v + j * L) = s[j];
+    }
+}
+
+/*@ conv_deep256_T: conv_fma256_T */
+static __attribute__((noinline, target("avx2,fma"))) void tn_conv_deep256_T(
+    T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b, const int32_t *restrict off,
+    int64_t taps, int64_t n)
+{
+    enum { L = 32 / sizeof(T_mem) };
+    for (int64_t v = 0; v < n; v += 8 * L) {
+        tn_conv_v256_T s[8] = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+        for (int64_t t = 0; t < taps; t++) {
+            const tn_conv_v256_T a = f[t] - (tn_conv_v256_T){0};
+#pragma GCC unroll 8
+            for (int j = 0; j < 8; j++)
+                s[j] = tn_conv_fma256_T(a, *(const tn_conv_v256_T *)(b + off[t] + v + j * L), s[j]);
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++)
+            *(tn_conv_v256_T *)(c + v + j * L) = s[j];
+    }
+}
+
+/*@ conv_deep_T: conv_one_T conv_deep512_T conv_deep256_T */
+TN_FN void tn_conv_deep_T(T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b,
+                          const int32_t *restrict off, int64_t taps, int64_t n, int level)
+{
+    /* c[v] = sum over taps of f[tap] * b[off[tap] + v], v < n and up to the next 256 bytes */
+#if defined __x86_64__ && defined __GNUC__
+    if (level) {
+        if (level == 2)
+            tn_conv_deep512_T(c, f, b, off, taps, n);
+        else
+            tn_conv_deep256_T(c, f, b, off, taps, n);
+        return;
+    }
+#endif
+    (void)level;
+    for (int64_t v = 0; v < n; v++) {
+        T_mem s = 0;
+        for (int64_t t = 0; t < taps; t++)
+            s = tn_conv_one_T(f[t], b[off[t] + v], s);
+        c[v] = s;
+    }
+}
+
+/*@ conv_depth_T: conv_level conv_pack_T conv_deep_T conv_offsets */
+TN_FN void tn_conv_depth_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w,
+                           int64_t image, int64_t block, int64_t G, int64_t M, int64_t H, int64_t W,
+                           int64_t OH, int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n,
+                           int64_t x_c, int64_t x_h, int64_t x_w, int64_t w_m, int64_t w_h, int64_t w_w,
+                           int64_t s_h, int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
+{
+    /* R rows of the results of a group of one channel, of one image */
+    enum { PACK = 131072 / sizeof(T_mem), MOST = 256 / sizeof(T_mem) };
+    T_mem pack[PACK] __attribute__((aligned(64))), c[PACK] __attribute__((aligned(64)));
+    T_mem f[512];
+    int32_t off[512];
+    const int level = tn_conv_level();
+    const int64_t n = image / G, g = image % G, oh = block * R, taps = KH * KW;
+    const int64_t rows = OH - oh < R ? OH - oh : R, reach_h = (KH - 1) * d_h / s_h;
+    const int64_t reach_w = (KW - 1) * d_w / s_w, high = rows + reach_h;
+    int64_t cols = (PACK - 2 * MOST) / (s_h * s_w * high) - reach_w;
+    cols = cols < OW ? cols : OW;
+    x += n * x_n + g * x_c;
+    for (int64_t ow = 0; ow < OW; ow += cols) {
+        const int64_t wide = OW - ow < cols ? OW - ow : cols, width = wide + reach_w;
+        const int64_t plane = s_h * s_w * high * width;
+        tn_conv_offsets(off, KH, KW, s_h, s_w, d_h, d_w, high, width);
+        tn_conv_pack_T(pack, x, x_h, x_w, H, W, oh * s_h - p_h, ow * s_w - p_w, high, width, s_h, s_w);
+        for (int64_t i = 0; i < 2 * MOST; i++)
+            pack[plane + i] = 0;
+        for (int64_t m = 0; m < M; m++) {
+            T_mem *to = y + ((image * M + m) * OH + oh) * OW + ow;
+            for (int64_t t = 0; t < taps; t++)
+                f[t] = w[(g * M + m) * w_m + t / KW * w_h + t % KW * w_w];
+            tn_conv_deep_T(c, f, pack, off, taps, (rows - 1) * width + wide, level);
+            for (int64_t r = 0; r < rows; r++)
+                memcpy(to + r * OW, c + r * width, (size_t)wide * sizeof(T_mem));
         }
     }
 }
@@ -315,10 +441,10 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_sums512_T(
     const int32_t *off, int64_t n, const int m, const int taps)
 {
     enum { L = 64 / sizeof(T_mem), P = 1 };
-    tn_conv_v512_T s[8][3][P];
+    tn_conv_v512_T s[8][9][P];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 3
+#pragma GCC unroll 9
         for (int t = 0; t < taps; t++)
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++)
@@ -326,21 +452,21 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_sums512_T(
     for (int64_t v = 0; v < n * P * L; v += P * L)
 #pragma GCC unroll 2
         for (int j = 0; j < P; j++) {
-            tn_conv_v512_T x[3];
-#pragma GCC unroll 3
+            tn_conv_v512_T x[9];
+#pragma GCC unroll 9
             for (int t = 0; t < taps; t++)
                 x[t] = *(const tn_conv_v512_T *)(b + off[t] + v + j * L);
 #pragma GCC unroll 8
             for (int i = 0; i < m; i++) {
                 const tn_conv_v512_T u = *(const tn_conv_v512_T *)(a + i * a_m + v + j * L);
-#pragma GCC unroll 3
+#pragma GCC unroll 9
                 for (int t = 0; t < taps; t++)
                     s[i][t][j] = tn_conv_fma512_T(u, x[t], s[i][t][j]);
             }
         }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 3
+#pragma GCC unroll 9
         for (int t = 0; t < taps; t++)
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++)
@@ -352,13 +478,14 @@ static __attribute__((noinline, target("avx512f"))) void tn_conv_dots512_T(
     T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
     const int32_t *off, int64_t n, int64_t m, int64_t taps)
 {
-    if (taps == 3 && m == 1)
-        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 1, 3);
+    if (m == 1 && taps == 9)
+        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 1, 9);
+    else if (m == 1)
+        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 1, 1);
     else if (taps == 3)
         tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 8, 3);
     else
-        for (int64_t t = 0; t < taps; t++)
-            tn_conv_sums512_T(sums + t * (64 / (int64_t)sizeof(T_mem)), step, a, a_m, b, off + t, n, 8, 1);
+        tn_conv_sums512_T(sums, step, a, a_m, b, off, n, 8, 1);
 }
 
 /*@ conv_sums256_T: conv_fma256_T */
@@ -404,13 +531,13 @@ static __attribute__((noinline, target("avx2,fma"))) void tn_conv_dots256_T(
     T_mem *restrict sums, int64_t step, const T_mem *restrict a, int64_t a_m, const T_mem *restrict b,
     const int32_t *off, int64_t n, int64_t m, int64_t taps)
 {
-    if (taps == 3 && m == 1)
-        tn_conv_sums256_T(sums, step, a, a_m, b, off, n, 1, 3);
+    if (m == 1)
+        for (int64_t t = 0; t < taps; t++)
+            tn_conv_sums256_T(sums + t * (64 / (int64_t)sizeof(T_mem)), step, a, a_m, b, off + t, n, 1, 1);
     else if (taps == 3)
         tn_conv_sums256_T(sums, step, a, a_m, b, off, n, 2, 3);
     else
-        for (int64_t t = 0; t < taps; t++)
-            tn_conv_sums256_T(sums + t * (64 / (int64_t)sizeof(T_mem)), step, a, a_m, b, off + t, n, 2, 1);
+        tn_conv_sums256_T(sums, step, a, a_m, b, off, n, 2, 1);
 }
 
 /*@ conv_dots_T: conv_one_T conv_dots512_T conv_dots256_T */
@@ -418,7 +545,8 @@ TN_FN void tn_conv_dots_T(T_mem *restrict sums, int64_t step, const T_mem *restr
                           const T_mem *restrict b, const int32_t *off, int64_t n, int64_t m, int64_t taps,
                           int level)
 {
-    /* sums[i][t], of 64 bytes, += a[i][v] * b[off[t] + v] over n times 64 bytes; step: from i to i + 1 */
+    /* sums[i][t], of 64 bytes, += a[i][v] * b[off[t] + v] over n times 64 bytes; step: from i to i + 1.
+     * taps: 1 or 3, or with m = 1 also 9 */
     enum { L = 64 / sizeof(T_mem) };
 #if defined __x86_64__ && defined __GNUC__
     if (level == 2) {
@@ -439,7 +567,7 @@ TN_FN void tn_conv_dots_T(T_mem *restrict sums, int64_t step, const T_mem *restr
             }
 }
 
-/*@ conv_long_T: conv_level conv_pack_T conv_dots_T */
+/*@ conv_long_T: conv_level conv_pack_T conv_dots_T conv_offsets */
 TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w, int64_t g,
                           int64_t part, int64_t block, int64_t N, int64_t B, int64_t C, int64_t M,
                           int64_t H, int64_t W, int64_t OH, int64_t OW, int64_t KH, int64_t KW,
@@ -457,11 +585,12 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
     const int64_t n0 = part * B, images = N - n0 < B ? N - n0 : B, m0 = 16 * block;
     const int64_t m = M - m0 < 16 ? M - m0 : 16, out = OH * OW, step = out * L;
     const int64_t reach_h = (OH - 1) * s_h / d_h, reach_w = (OW - 1) * s_w / d_w, width = KW + reach_w;
+    const int64_t filled = m == 1 ? 1 : (m + ROWS - 1) / ROWS * ROWS;
     /* rows of the windows at once: 16 of w's, and one image with what surrounds it */
     int64_t some = (PACK - 4 * L) / width - d_h * d_w * (reach_h + 2);
     some /= 16 + d_h * d_w;
     /* eight of them near the processor */
-    const int64_t near = 24576 / (int64_t)sizeof(T_mem) / (8 * width) + 1;
+    const int64_t near = 24576 / (int64_t)sizeof(T_mem) / ((m == 1 ? 2 : 8) * width) + 1;
     some = some < near ? some : near;
     some = some < KH ? some : KH;
     x += (g * C) * x_c + n0 * x_n;
@@ -472,14 +601,13 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
         for (int64_t k0 = 0; k0 < KH; k0 += some) {
             const int64_t rows = KH - k0 < some ? KH - k0 : some, high = rows + reach_h;
             const int64_t n = (rows * width + L - 1) / L, a_m = n * L;
-            for (int64_t i = 0; i < 16; i++) {
+            for (int64_t i = 0; i < filled; i++) {
                 T_mem *to = pack + i * a_m;
                 const T_mem *from = w + i * w_m + c * w_c + k0 * w_h;
                 const int64_t copied = i < m ? rows : 0;
                 for (int64_t r = 0; r < copied; r++, from += w_h, to += width) {
                     if (w_w == 1)
-                        for (int64_t v = 0; v < KW; v++)
-                            to[v] = from[v];
+                        memcpy(to, from, (size_t)KW * sizeof(T_mem));
                     else
                         for (int64_t v = 0; v < KW; v++)
                             to[v] = from[v * w_w];
@@ -489,21 +617,19 @@ TN_FN void tn_conv_long_T(T_mem *restrict y, const T_mem *restrict x, const T_me
                 for (int64_t v = copied * width; v < a_m; v++)
                     pack[i * a_m + v] = 0;
             }
-            for (int64_t t = 0; t < out; t++) {
-                const int64_t h = t / OW * s_h, v = t % OW * s_w;
-                off[t] = (int32_t)(((h % d_h) * d_w + v % d_w) * high * width + h / d_h * width + v / d_w);
-            }
-            T_mem *plane = pack + 16 * a_m;
+            tn_conv_offsets(off, OH, OW, d_h, d_w, s_h, s_w, high, width);
+            T_mem *plane = pack + filled * a_m;
             for (int64_t b = 0; b < images; b++) {
                 tn_conv_pack_T(plane, x + b * x_n + c * x_c, x_h, x_w, H, W, k0 * d_h - p_h, -p_w, high,
                                width, d_h, d_w);
                 for (int64_t i = 0; i < 2 * L; i++)
                     plane[d_h * d_w * high * width + i] = 0;
                 for (int64_t i = 0; i < m; i += ROWS)
-                    for (int64_t t = 0; t < out; t += 3) {
-                        const int64_t together = m - i < ROWS ? m - i : ROWS;
+                    for (int64_t t = 0, taps; t < out; t += taps) {
+                        const int64_t together = m == 1 ? 1 : m - i < ROWS && !level ? m - i : ROWS;
+                        taps = m == 1 && out - t >= 9 ? 9 : m > 1 && out - t >= 3 ? 3 : 1;
                         tn_conv_dots_T(sums + (b * 16 + i) * step + t * L, step, pack + i * a_m, a_m, plane,
-                                       off + t, n, together, out - t < 3 ? out - t : 3, level);
+                                       off + t, n, together, taps, level);
                     }
             }
         }

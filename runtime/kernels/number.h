@@ -2,6 +2,14 @@
  * form and the rules are those of math.h, whose functions some of these need.
  * SPDX-License-Identifier: MIT */
 
+/*@ pick: bits_float float_bits */
+TN_FN float tn_pick(int c, float a, float b)
+{
+    /* c ? a : b for several selects by one condition: what compilers would make a branch of */
+    const uint32_t mask = 0u - (uint32_t)(c != 0);
+    return tn_float_bits((tn_bits_float(a) & mask) | (tn_bits_float(b) & ~mask));
+}
+
 /*@ f32_from_bf16: float_bits */
 TN_FN float tn_f32_from_bf16(uint16_t x)
 {
