@@ -106,8 +106,8 @@ bool lower_unplace(Lower *l, const LaunchOperand *o)
             continue;
         const TypeInfo *ty = val_info(l->p, l->g, fb->val);
         Sym name = lower_name(l, fb->val);
-        LateCopy c = {
-            .dst = *loc, .dtype = ty->dtype, .name = name, .site = graph_node(l->g, fb->val)->site};
+        LateCopy c = {.dst = *loc, .dtype = ty->dtype, .name = name, .piece = fb->base.node != 0};
+        c.site = graph_node(l->g, fb->val)->site;
         bool dying = l->h->buffers.at[loc->buf].kind == BUF_TEMP && !fb->base.node;
         uint32_t buf = typed_buffer(l, BUF_TEMP, name, ty, 0);
         *loc = loc_row_major(l->t, buf, dim_const(l->t, 0), ty->shape, ty->rank);
@@ -627,6 +627,7 @@ static void lower_group(Lower *l, uint32_t number)
         lower_opaque(l, grp);
         break;
     }
+    lower_copy_pieces(l);
     l->making = l->contract = NULL;
     if (grp->class == CLASS_MAP) /* of what only follows */
         lower_chosen(l, from);

@@ -47,6 +47,7 @@ typedef struct {
     DType dtype;
     Sym name;
     Site site;
+    bool piece; /* of a value that later groups may read as a whole: not late at all */
 } LateCopy;
 
 typedef struct {
@@ -205,6 +206,8 @@ void lower_opaque(Lower *l, const FuseGroup *grp);
 void lower_transfer(Lower *l, const FuseGroup *grp);
 /** dst <- src of equal shape, as a COPY step or a kernel. */
 void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym name, Site site);
+/** Puts pieces that the group just lowered could not write where they belong. */
+void lower_copy_pieces(Lower *l);
 /** A whole buffer for something that lies in a row inside another one. */
 uint32_t lower_piece(Lower *l, const Loc *loc, DType dtype);
 Sym lower_kernel_name(Lower *l, const FuseGroup *grp);
