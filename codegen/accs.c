@@ -350,6 +350,18 @@ const char *acc_fold(KText *t, uint32_t acc, const char *value, const char *inde
     return acc_join(t, acc, to, from);
 }
 
+/* The maximum and the sum of exp(x - maximum). The field m is finite: a sum of 0 says that all x are
+ * -inf, an infinite one that an x is inf, and then exp(x - maximum) is no number. */
+static Text exponentials(KText *t, int result, const Text *fields, DType d)
+{
+    const char *m = fields[0].text, *s = fields[1].text;
+    if (result == 2)
+        return (Text){arena_printf(t->a, "%s + (%s - %s)", s, s, s), PREC_SUM};
+    return (Text){arena_printf(t->a, "%s < %s ? %s > %s ? %s : %s : %s", s, highest_text(d), s,
+                               zero_text(d), m, lowest_text(d), s),
+                  PREC_TERNARY};
+}
+
 Text acc_finish(KText *t, uint32_t acc, int result, const Text *fields)
 {
     const KAcc *a = &t->k->accs.at[acc];
@@ -359,13 +371,8 @@ Text acc_finish(KText *t, uint32_t acc, int result, const Text *fields)
             return fields[1];
         return (Text){arena_printf(t->a, "%s / %s", fields[2].text, fields[0].text), PREC_PRODUCT};
     }
-    /* an infinite sum is no number, as that of exp(x - maximum) is where an x is infinite */
-    if (a->reducer == RED_logsumexp && result == 2)
-        return (Text){arena_printf(t->a, "%s + (%s - %s)", fields[1].text, fields[1].text,
-                                   fields[1].text),
-                      PREC_SUM};
-    if (a->reducer == RED_logsumexp && result == 1)
-        return fields[0];
+    if (a->reducer == RED_logsumexp && result)
+        return exponentials(t, result, fields, d);
     if (a->reducer == RED_logsumexp)
         return (Text){arena_printf(t->a, "%s(%s) + %s", d == DT_f32 ? "tn_log" : "log",
                                    fields[1].text, fields[0].text),

@@ -165,13 +165,15 @@ static void print_results(Cuda *c, uint32_t acc)
     Text fields[MAX_FIELDS];
     for (int f = 0; f < fields_of(c, acc); f++)
         fields[f] = acc_field(t, acc, f);
-    for (int r = 0; r < reducer_info(a->reducer)->nresults; r++) {
+    for (int r = 0; r < kacc_results(a); r++) {
         Text x = acc_finish(t, acc, r, fields);
         info->result[r] = x.text;
         if (x.prec == PREC_PRIMARY || !acc_is_used(t, acc, r))
             continue;
         const char *base = cuda_name(c, a->name);
-        const char *wanted = arena_printf(t->a, "%s%s", *base ? base : "acc", r ? "_var" : "");
+        const bool lse = a->reducer == RED_logsumexp;
+        const char *wanted = arena_printf(t->a, "%s%s", *base ? base : "acc",
+                                          r == 2 ? "_sum" : r && !lse ? "_var" : "");
         info->result[r] = name_unique(&t->names, wanted);
         emit_line(&t->e, "const %s %s = %s;", ktext_value(t, a->type), info->result[r], x.text);
     }

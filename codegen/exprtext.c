@@ -249,7 +249,7 @@ static Text key_text(KText *t, const KExprInfo *x)
 static Text accumulated(KText *t, const KExprInfo *x)
 {
     const AccInfo *acc = &t->accs[x->acc];
-    CHECK(x->field < 2);
+    CHECK((int)x->field < kacc_results(&t->k->accs.at[x->acc]));
     if (acc->totalled)
         return (Text){acc->result[x->field], PREC_PRIMARY};
     Text fields[MAX_FIELDS];

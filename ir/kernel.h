@@ -17,7 +17,8 @@
  *    other LET has a name in its expression (KExprInfo.name) that is unique in the kernel.
  *  - Loads of an inout parameter come before the stores to it in the same block.
  *  - KE_ACC's `field` counts results, not accumulator fields: moments 0 mean, 1 variance; logsumexp
- * 0; argmax, argmin 0 value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
+ * 0, 1 maximum, 2 sum of exp(x - maximum), no number where an x is infinite; argmax, argmin 0
+ * value, 1 index (i64). KE_ACC's `type` is the accumulator's (index: i64).
  * SPDX-License-Identifier: MIT */
 #ifndef TENON_KERNEL_H
 #define TENON_KERNEL_H
@@ -89,6 +90,12 @@ typedef struct {
     bool side;  /* lives as long as the grid cell, one per owned index of `axis` */
     Symbol axis;
 } KAcc;
+
+/** How many results an accumulator has in a kernel. */
+static inline int kacc_results(const KAcc *a)
+{
+    return a->reducer == RED_logsumexp ? 3 : reducer_info(a->reducer)->nresults;
+}
 
 /* A value kept between the phases of a row: v[c]. */
 typedef struct {

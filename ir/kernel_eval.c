@@ -167,6 +167,10 @@ static ScalarValue eval_acc(Run *r, const KExprInfo *x)
     ScalarValue v = s->x;
     if (acc->reducer == RED_moments)
         v.f = x->field ? s->m2 / s->n : s->x.f;
+    else if (acc->reducer == RED_logsumexp && x->field == 2)
+        v.f = s->started ? s->s : 0;
+    else if (acc->reducer == RED_logsumexp && x->field == 1)
+        v.f = s->started ? s->x.f : -INFINITY;
     else if (acc->reducer == RED_logsumexp)
         v.f = s->started ? s->x.f + log(s->s) : -INFINITY;
     else if (x->field)

@@ -294,6 +294,8 @@ static KExpr parse_acc(Parse *w, const char *name)
         x.field = 1;
     if (x.field && a->reducer != RED_moments)
         x.type = DT_i64;
+    if (dot && (strcmp(dot, ".max") == 0 || strcmp(dot, ".sum") == 0))
+        x.field = dot[1] == 'm' ? 1 : 2;
     if (a->side) {
         text_expect(&w->q, "[");
         x.index = parse_dim(w);

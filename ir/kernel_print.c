@@ -183,6 +183,8 @@ static const char *acc_result(Reducer r, uint32_t field)
         return field ? ".var" : ".mean";
     if (r == RED_argmax || r == RED_argmin)
         return field ? ".index" : ".value";
+    if (r == RED_logsumexp)
+        return field == 2 ? ".sum" : field ? ".max" : "";
     return "";
 }
 

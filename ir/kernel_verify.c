@@ -143,6 +143,8 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
         if (x->acc >= v->k->accs.n ||
             !(v->k->accs.at[x->acc].side ? v->started : v->totalled)[x->acc])
             bad(v, "%s", "an accumulator is read before its total");
+        else if ((int)x->field >= kacc_results(&v->k->accs.at[x->acc]))
+            bad(v, "%s", "an accumulator has fewer results");
         break;
     case KE_OP:
         if (!op_is_pointwise(x->op) || (int)x->nin != op_info(x->op)->nmin)

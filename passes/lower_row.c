@@ -386,7 +386,10 @@ static RowResult build_row(Lower *l, const FuseGroup *grp, GuardTerm *vectors, S
         return ROW_PLAIN;
     if (vectors)
         w.b->k->when = (Guard){vectors, 1};
-    sched_row(w.b, &x, row_keeps(&w, &x, nside) + nside, &s);
+    const uint32_t kept = row_keeps(&w, &x, nside);
+    if (l->o->cuda && !kept && !x.columns)
+        row_online(&w);
+    sched_row(w.b, &x, kept + nside, &s);
     KBlock cell = {0};
     for (uint32_t i = 0; i < w.nphases; i++)
         emit_phase(&w, &cell, &w.phase[i], &x, &s);

@@ -59,6 +59,8 @@ void row_total(KBuild *b, KBlock *block, uint32_t acc, const RowSched *s);
 /** Values that several passes need are made once and kept, where that pays; how many there are at
  * once (lower_keep.c). */
 uint32_t row_keeps(Row *w, const RowAxes *x, uint32_t nside);
+/** One pass for a maximum and the sum of exponentials under it (lower_online.c). */
+void row_online(Row *w);
 /** Stores the parts of the reductions `w` is about, as element `g` of each. */
 void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g);
 /** The kernel that joins the parts. */

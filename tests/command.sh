@@ -458,10 +458,11 @@ put 24 4.0.4.0.4.0.9.0.6.3.6.0 thirds.tn:1[67]
 scatters 36 13.0.4.9.4.0.13.0.4.9.4.0 thirds.tn:
 END
 
-# --- not in this version -------------------------------------------------------------------------------
-expect 2 '-python is not supported yet' -- "$tenon" -S -python "$digits" -o out/r
-not_yet() { "$tenon" --help | tr -s ' \n' ' ' | grep -o 'not yet' | wc -l; }
-expect 0 '^1$' -- not_yet # --help marks it
+# --- the Python module ---------------------------------------------------------------------------------
+expect 2 '-python' -- "$tenon" -c -python "$digits" -o out/r.o
+expect 0 -- "$tenon" -S -python -target=cpu "$digits" -o out/python/
+check "is Python" python3 -m py_compile out/python/digits.py
+check "loads the library" grep -q '"libdigits.so"' out/python/digits.py
 
 # --- --help, --explain ---------------------------------------------------------------------------------
 expect 0 '@FILE.npz:NAME' -- "$tenon" --help

@@ -1,8 +1,11 @@
 /* gemm_bench.c: the speed of products of matrices, beside what the processor can do at most and,
  * where they are installed, OpenBLAS and oneDNN.
  *
- *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_ | none]
+ *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_ | none] [-p
+ * 1]
  * [[b]MxNxK[:NN|NT|TN|TT][:f32|f64|bf16|f16] ..]
+ *
+ * -p 1: b is packed beforehand, where that helps.
  *
  * All of a shape takes turns in rounds, so that whatever else the machine does hits all alike; the
  * figures are each one's best round. One thread is timed by its processor time, several by the
@@ -164,6 +167,7 @@ typedef struct {
     void *a, *b, *c;
     tn__gemm_args args;
     tn__gemm_processor most;
+    bool pack;
 } Case;
 
 static bool make(Case *x)
@@ -222,6 +226,11 @@ static void measure(Case *x, const Libraries *l, tn__pool *pool, int rounds)
     const double flops = 2.0 * (double)(s->b * s->m * s->n) * (double)s->k;
     const int threads = tn__pool_threads(pool);
     const int repeat = (int)(4e8 / flops) + 1;
+    const size_t packed = x->pack ? tn__gemm_pack_bytes(&x->args, true) : 0;
+    void *const panels = packed ? aligned_alloc(64, (packed + 63) / 64 * 64) : NULL;
+    if (panels)
+        tn__gemm_pack(&x->args, panels, pool);
+    x->args.panels = panels;
     double best[CODES] = {0}, peak = 0;
     for (int r = -1; r < rounds; r++)
         for (int code = 0; code < CODES; code++) {
@@ -251,6 +260,7 @@ static void measure(Case *x, const Libraries *l, tn__pool *pool, int rounds)
         printf(" %8.2fx", best[0] / other);
     printf("\n");
     fflush(stdout);
+    free(panels);
 }
 
 static const char *const suite[] = {
@@ -267,6 +277,7 @@ static const char *const suite[] = {
 
 int main(int argc, char **argv)
 {
+    bool pack = false;
     const char *blas = "libopenblas.so.0";
     int threads = 1, rounds = 5, at = 1;
     tn__gemm_processor most = TN__GEMM_AVX512;
@@ -275,6 +286,8 @@ int main(int argc, char **argv)
             threads = atoi(argv[at + 1]);
         else if (argv[at][1] == 'r')
             rounds = atoi(argv[at + 1]);
+        else if (argv[at][1] == 'p')
+            pack = atoi(argv[at + 1]) != 0;
         else if (argv[at][1] == 'l')
             blas = argv[at + 1];
         else if (argv[at][1] == 'k')
@@ -291,7 +304,7 @@ int main(int argc, char **argv)
            "to best");
     const int n = at < argc ? argc - at : (int)(sizeof suite / sizeof *suite);
     for (int i = 0; i < n; i++) {
-        Case x = {.most = most};
+        Case x = {.most = most, .pack = pack};
         if (!parse(at < argc ? argv[at + i] : suite[i], &x.s) || !make(&x)) {
             fprintf(stderr, "gemm_bench: what is %s?\n", argv[at + i]);
             return 1;

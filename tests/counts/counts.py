@@ -47,6 +47,13 @@ is_made_of("softmax", m["forward"], row=1)
 expect("softmax moves", m["forward"]["bytes_moved"], m["forward"]["bytes_moved"] == 2 * 4 * 4096 * 1024)
 is_made_of("softmax", m["forward_backward"], row=1)
 
+# Rows that do not fit registers are read twice: maximum and sum of exponentials in one pass.
+m = report("softmax.tn", "-D", "D=50257", "N=1024")
+for m in m["forward"], m["forward_train"], m["forward_backward"]:
+    row, reads = 4 * 1024 * 50257, 4 if m["name"] == "forward_backward" else 2
+    expect("softmax of long rows is made of", classes(m), classes(m) == {"row": 1})
+    expect("softmax of long rows moves", m["bytes_moved"], m["bytes_moved"] <= 1.001 * (reads + 1) * row)
+
 m = report("layernorm.tn", "N=4096")
 is_made_of("layernorm", m["forward"], row=1)
 is_made_of("layernorm", m["forward_backward"], row=1, reduce=1)

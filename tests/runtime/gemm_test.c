@@ -382,7 +382,8 @@ static void test_packed_and_rows(void **state)
     static const int64_t sizes[][5] = {{40, 70, 300, 1, 7},   {5, 33, 64, 1, 7},
                                        {600, 90, 70, 1, 7},   {9, 16, 20, 1, 7},
                                        {30, 70, 1024, 1, 7},  {250, 70, 300, 1, 120},
-                                       {250, 525, 600, 0, 7}, {250, 1050, 300, 0, 120}};
+                                       {250, 525, 600, 0, 7}, {250, 1050, 300, 0, 120},
+                                       {40, 1050, 600, 0, 9}, {7, 1050, 600, 0, 3}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int dtype = 0; dtype < 4; dtype++) {
             const int64_t one[3] = {1, 1, 1}, m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
@@ -401,7 +402,7 @@ static void test_packed_and_rows(void **state)
                                .c = c.o,
                                .accumulate = dtype / 2};
             assert_int_equal(tn__gemm(&g, pool), 0);
-            const size_t bytes = tn__gemm_pack_bytes(&g);
+            const size_t bytes = tn__gemm_pack_bytes(&g, true);
             assert_true(bytes > 0);
             void *panels = aligned_alloc(64, (bytes + 63) / 64 * 64);
             tn__gemm_pack(&g, panels, pool);

@@ -1,9 +1,9 @@
-"""Matrix products alone. SPDX-License-Identifier: MIT"""
+"""Products of two arguments. SPDX-License-Identifier: MIT"""
 from common import Run
 import numpy as np
 
 MODEL = "contraction_case"
-SHAPES = [(256, 256, 256), (1024, 1024, 1024), (64, 3072, 768), (8, 768, 3072), (1, 768, 768)]
+SHAPES = [(256, 256, 256), (1024, 1024, 1024)]
 RUNS = [Run("contraction %dx%dx%d" % s, "forward", dims=dict(M=s[0], N=s[1], K=s[2]), tolerance=2e-5,
             flops=2 * s[0] * s[1] * s[2], shape=s, group="contraction") for s in SHAPES]
 
