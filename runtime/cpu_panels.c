@@ -62,7 +62,7 @@ void tn__cpu_use_panels(Call *c, int step, tn__gemm_args *args)
 {
     tn_model *m = c->m;
     const size_t bytes = tn__cpu_has_panels(c->p, &c->p->gemms[c->p->steps[step].kernel])
-                             ? tn__gemm_pack_bytes(args)
+                             ? tn__gemm_pack_bytes(args, true)
                              : 0;
     Packed *p = bytes ? entry(m, args) : NULL;
     if (!p)

@@ -96,7 +96,7 @@ static void cut_panels(Cut *c, const tn_program *p, const tn_strip *s, const int
         if (!g || tn__cpu_has_panels(p, g))
             continue;
         const tn__gemm_args shape = shape_of(p, g, d);
-        const size_t bytes = tn__gemm_pack_bytes(&shape);
+        const size_t bytes = tn__gemm_pack_bytes(&shape, false);
         if (bytes) {
             c->panels[i] = c->shared + 1;
             c->shared += (bytes + TN_ALIGN - 1) / TN_ALIGN * TN_ALIGN;

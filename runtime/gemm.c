@@ -31,6 +31,7 @@ enum {
     SUMS = 64,                 /* elements of a sum cell */
     RUNS = 16, /* panels, and rows, of a b that are packed together, where its rows are long runs */
     PANEL_BYTES = KB * TN__GEMM_MAX_NR * 4,
+    RUN_ROWS = 6,       /* that are worth a copy of a large b, in the order in which it is read */
     CELL_COST = 1000000 /* some 10 microseconds: worth another thread */
 };
 
@@ -633,11 +634,21 @@ static int64_t panels_of(const Work *w)
     return divide_up(w->g.n, 2 * w->kernels->lanes);
 }
 
-size_t tn__gemm_pack_bytes(const tn__gemm_args *args)
+/* A b whose columns are neighbours: what lies in no cache is met sooner in one run. */
+static bool is_best_in_place(const Work *w, bool kept)
+{
+    const int64_t bytes = w->g.k * w->g.n * w->size;
+    if (w->g.b.cols != 1)
+        return false;
+    return reads_in_place(w->g.m, bytes) &&
+           !(kept && w->g.m >= RUN_ROWS && bytes > 2 * SMALL_BYTES);
+}
+
+size_t tn__gemm_pack_bytes(const tn__gemm_args *args, bool kept)
 {
     Work w = {0};
     if (prepare(&w, args, TN__GEMM_AVX512) || w.narrow || w.dots || w.g.c.cols != 1 || w.g.m < 2 ||
-        (w.g.b.cols == 1 && reads_in_place(w.g.m, w.g.k * w.g.n * w.size)))
+        is_best_in_place(&w, kept))
         return 0;
     for (int i = 0; i < TN__GEMM_BATCHES; i++)
         if (w.g.batch[i] > 1 && w.g.b.batch[i])

@@ -4,6 +4,7 @@
 
 #include "runtime/pool.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,8 +44,8 @@ typedef struct {
 int tn__gemm(const tn__gemm_args *g, tn__pool *pool);
 
 /** Memory for a copy of b that products of its shape read fastest; 0: b is best as it is. The copy
- * is for all batches: they must share b. */
-size_t tn__gemm_pack_bytes(const tn__gemm_args *g);
+ * is for all batches: they must share b. kept: for many products to come, not for this one alone. */
+size_t tn__gemm_pack_bytes(const tn__gemm_args *g, bool kept);
 void tn__gemm_pack(const tn__gemm_args *g, void *to, tn__pool *pool);
 
 /** Rows lo .. hi-1 of c alone, without the sums, in the calling thread; rows are counted over

@@ -22,8 +22,8 @@ typedef struct {
     int64_t a_m, a_k;
     const void *b;
     int64_t b_k; /* columns are neighbours */
-    void *copy;  /* NULL, or where the first tile of rows writes b, side by side, for the others: m
-                    is  more than half of the largest tile then, and there are two vectors */
+    void *copy;  /* NULL, or where b is written, side by side, while it is read: m is `mr` then, and
+                    there are two vectors */
     void *c;
     int64_t c_m;
     int add;     /* 0: c is overwritten */

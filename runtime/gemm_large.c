@@ -30,10 +30,12 @@ typedef struct {
     bool add;
 } Block;
 
-/* Tiles of nearly equal height: a last one of a row or two would waste registers. */
+/* The first tile is a whole one, as kernels that copy are; the others have nearly equal height: a
+ * last one of a row or two would waste registers. */
 static int64_t tile_start(const Block *b, int64_t tile)
 {
-    return b->m * tile / b->tiles;
+    const int64_t whole = least(b->w->kernels->mr, b->m);
+    return tile < 1 ? 0 : whole + (b->m - whole) * (tile - 1) / (b->tiles > 1 ? b->tiles - 1 : 1);
 }
 
 /* Rows m .. m + rows - 1 of an a whose columns are long runs, one column after another. */
@@ -122,7 +124,7 @@ static void take_panel(const Block *b, tn__gemm_panel *p, int64_t n, int64_t col
     const tn__gemm_operand *o = &w->g.b;
     const char *const from = b->b + n * o->cols * w->size;
     char *const to = b->panels + n / b->nr * b->panel_bytes;
-    if (o->cols == 1 && cols == b->nr && 2 * p->m > w->kernels->mr) {
+    if (o->cols == 1 && cols == b->nr && p->m == w->kernels->mr) {
         p->b = from;
         p->b_k = o->rows;
         p->copy = to;

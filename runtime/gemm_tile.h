@@ -21,11 +21,7 @@ TILE_FN NAME(tile)(int rows, int vectors, int copying, const tn__gemm_panel *p, 
     const int64_t a_m = p->a_m, a_k = p->a_k, c_m = p->c_m;
     const T *b = p->b;
     T *copy = p->copy;
-    int64_t b_k = p->b_k;
-    if (copy && !copying) {
-        b = copy;
-        b_k = vectors * LANES;
-    }
+    const int64_t b_k = p->b_k;
     const T *row[4]; /* rows 0, 4, 8, 12: the others are one multiple of a_m away */
     const T *next = c;
 #pragma GCC unroll 4
@@ -116,7 +112,7 @@ TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
     int64_t l = 0;
     for (; l + deep <= p->k; l += deep)
         NAME(few_steps)
-        (rows, deep, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
+    (rows, deep, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
     for (; l < p->k; l++)
         NAME(few_steps)(rows, 1, n, a + l * p->a_k, p->a_m, p->a_k, b + l * p->b_k, p->b_k, sums);
     for (int i = 0; i < rows; i++) {
@@ -132,7 +128,7 @@ TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
 
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
-        if (rows > MR / 2 && t == 0 && p->copy)                                                    \
+        if (rows == MR && p->copy)                                                                 \
             NAME(tile)(rows, 2, 1, p, a, c);                                                       \
         else if (p->vectors > 1)                                                                   \
             NAME(tile)(rows, 2, 0, p, a, c);                                                       \
@@ -249,7 +245,7 @@ static __attribute__((noinline)) TARGET T NAME(join)(T *x)
 typedef T NAME(Four) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T))));
 
 /* The same for four sums at once. */
-TILE_FN NAME(join_four)(T (*lanes)[DOT_LANES], T *sums)
+static __attribute__((noinline)) TARGET void NAME(join_four)(T (*lanes)[DOT_LANES], T *sums)
 {
     NAME(Four) x[4];
 #pragma GCC unroll 4
