@@ -74,10 +74,12 @@ static void cone_sources(Fuser *f, uint32_t id, uint32_t top, Nodes *sources)
         cone_sources(f, n->in[i].node, top, sources);
 }
 
-/* Readers of a value through views, and for each how many of `sources` it does not read itself. */
+/* Readers of a value through views; how often they read it, all together, where one that reads half
+ * of it counts half (the gates of an LSTM: four readers of a quarter each); and the bytes of `sources`
+ * that they would read in its place. */
 typedef struct {
     uint32_t n;
-    double extra;
+    double reads, extra;
 } Consumers;
 
 static bool reads_directly(const Fuser *f, const Node *n, uint32_t source)
@@ -93,20 +95,23 @@ static bool reads_directly(const Fuser *f, const Node *n, uint32_t source)
 }
 
 static void count_consumers(const Fuser *f, uint32_t id, const Nodes *sources, double size,
-                            Consumers *c)
+                            double share, Consumers *c)
 {
     for (uint32_t i = f->users.start[id]; i < f->users.start[id + 1]; i++) {
         uint32_t u = f->users.list[i];
         const Node *n = fuse_node(f, u);
         if (op_is_view(n->op) && f->kind[u] == NODE_CONE) {
-            count_consumers(f, u, sources, size, c);
+            const double left =
+                n->op == OP_slice ? node_bytes(f->p, f->g, u) / node_bytes(f->p, f->g, id) : 1;
+            count_consumers(f, u, sources, size, left < 1 ? share * left : share, c);
             continue;
         }
         c->n++;
+        c->reads += share;
         for (uint32_t k = 0; k < sources->n; k++) {
             double bytes = node_bytes(f->p, f->g, sources->at[k]);
             if (8 * bytes > size && !reads_directly(f, n, sources->at[k]))
-                c->extra += bytes < size ? bytes : size;
+                c->extra += share * (bytes < size ? bytes : size);
         }
     }
 }
@@ -172,8 +177,8 @@ static void may_store(Fuser *f, uint32_t id)
     }
     double size = node_bytes(f->p, f->g, id);
     Consumers c = {0};
-    count_consumers(f, id, &sources, size, &c);
-    if (c.n > 1 && (w > HEAVY || c.extra > size * (1 + c.n)))
+    count_consumers(f, id, &sources, size, 1, &c);
+    if (c.n > 1 && ((w > HEAVY && c.reads > 1) || c.extra > size * (1 + c.reads)))
         store(f, id);
 }
 
