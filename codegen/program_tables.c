@@ -15,7 +15,8 @@ typedef struct {
     const char *prefix; /* of all names: "" or "cuda_" */
     SizeCode *code;     /* of the model */
     VEC(Dim) dims;
-    VEC(uint32_t) starts; /* where the code of each size begins */
+    uint32_t *table, size; /* dims by their hash, plus 1; 0 is free; a power of two */
+    VEC(uint32_t) starts;  /* where the code of each size begins */
     VEC(Symbol) symbols;
     VEC(int32_t) lists;
     VEC(const char *) guards;
@@ -90,14 +91,35 @@ static void put_code(Tables *t, Dim d, StrBuf *out)
     }
 }
 
+static uint32_t dim_place(const Tables *t, Dim d)
+{
+    uint32_t h = (uint32_t)hash_word(HASH_START, d.id) & (t->size - 1);
+    while (t->table[h] && !dim_same(t->dims.at[t->table[h] - 1], d))
+        h = (h + 1) & (t->size - 1);
+    return h;
+}
+
+static void add_dim(Tables *t, Dim d)
+{
+    vec_push(t->a, &t->dims, d);
+    if (t->dims.n * 2 <= t->size) {
+        t->table[dim_place(t, d)] = t->dims.n;
+        return;
+    }
+    t->size = t->size ? t->size * 2 : 64;
+    t->table = arena_array(t->a, uint32_t, t->size);
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        t->table[dim_place(t, t->dims.at[i])] = i + 1;
+}
+
 /* The number of a size; one that is absent is 0. */
 static int32_t number(Tables *t, Dim d)
 {
     d = d.id ? dim_normalize(dims(t), d) : dim_const(dims(t), 0);
-    for (uint32_t i = 0; i < t->dims.n; i++)
-        if (dim_same(t->dims.at[i], d))
-            return (int32_t)i;
-    vec_push(t->a, &t->dims, d);
+    const uint32_t at = t->size ? t->table[dim_place(t, d)] : 0;
+    if (at)
+        return (int32_t)at - 1;
+    add_dim(t, d);
     return (int32_t)t->dims.n - 1;
 }
 
@@ -135,18 +157,33 @@ static uint32_t words(const char *code) /* commas, as each word has one behind i
     return n;
 }
 
+static uint32_t code_place(const SizeCode *c, const char *code)
+{
+    uint32_t h = (uint32_t)hash_bytes(HASH_START, code, strlen(code)) & (c->size - 1);
+    while (c->table[h] && strcmp(c->lines.at[c->table[h] - 1], code) != 0)
+        h = (h + 1) & (c->size - 1);
+    return h;
+}
+
 /* Equal code is there once for all programs of the model. */
 static uint32_t pool_code(Tables *t, const char *code, Dim d)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < t->code->lines.n; i++) {
-        if (!strcmp(t->code->lines.at[i], code))
-            return at;
-        at += words(t->code->lines.at[i]);
+    SizeCode *c = t->code;
+    if (c->lines.n * 2 >= c->size) {
+        c->size = c->size ? c->size * 2 : 256;
+        c->table = arena_array(t->a, uint32_t, c->size);
+        for (uint32_t i = 0; i < c->lines.n; i++)
+            c->table[code_place(c, c->lines.at[i])] = i + 1;
     }
-    vec_push(t->a, &t->code->lines, code);
-    vec_push(t->a, &t->code->comments, dim_text(dims(t), t->a, d));
-    return at;
+    const uint32_t h = code_place(c, code);
+    if (c->table[h])
+        return c->starts.at[c->table[h] - 1];
+    const uint32_t last = c->lines.n;
+    vec_push(t->a, &c->starts, last ? c->starts.at[last - 1] + words(c->lines.at[last - 1]) : 0);
+    vec_push(t->a, &c->lines, code);
+    vec_push(t->a, &c->comments, dim_text(dims(t), t->a, d));
+    c->table[h] = c->lines.n;
+    return c->starts.at[last];
 }
 
 static void code_sizes(Tables *t)
@@ -165,8 +202,9 @@ void program_size_code(const SizeCode *code, const char *prefix, StrBuf *out)
     if (!code->lines.n)
         return;
     emit_open(&e, "static const int64_t %ssize_code[] = {", prefix);
-    for (uint32_t i = 0, at = 0; i < code->lines.n; at += words(code->lines.at[i]), i++)
-        emit_line(&e, "%s /* at %u: %s */", code->lines.at[i], at, code->comments.at[i]);
+    for (uint32_t i = 0; i < code->lines.n; i++)
+        emit_line(&e, "%s /* at %u: %s */", code->lines.at[i], code->starts.at[i],
+                  code->comments.at[i]);
     emit_close(&e, ";");
     emit_line(&e, "%s", "");
 }

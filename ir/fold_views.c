@@ -362,8 +362,11 @@ static bool join_parts(Builder *b, Part *parts, uint32_t *n, uint32_t axis)
 Val fold_pads(Builder *b, Val x, Val y)
 {
     Val first = x;
-    while (graph_node(b->g, first)->op == OP_add)
+    for (int sums = 0; graph_node(b->g, first)->op == OP_add; sums++) {
+        if (sums == MAX_PARTS) /* each adds one at least */
+            return none;
         first = graph_node(b->g, first)->in[0];
+    }
     const int axis = padded_axis(b, first);
     Part parts[MAX_PARTS];
     uint32_t n = 0;

@@ -279,7 +279,7 @@ bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot
 }
 
 /* Side sums are written once a part and read again by the second stage. */
-static double side_bytes(const Fuser *f, const Kern *k)
+double fuse_side_bytes(const Fuser *f, const Kern *k)
 {
     double rows = 1, sum = 0;
     for (uint32_t d = 0; d < k->rank; d++)
@@ -295,7 +295,7 @@ static double side_bytes(const Fuser *f, const Kern *k)
 
 double fuse_traffic(const Fuser *f, const Kern *k, double *read_bytes)
 {
-    double in = 0, out = side_bytes(f, k);
+    double in = 0, out = fuse_side_bytes(f, k);
     for (uint32_t i = 0; i < k->reads.n; i++)
         in += k->reads.at[i].bytes;
     for (uint32_t i = 0; i < k->roots.n; i++)
@@ -310,7 +310,7 @@ double fuse_traffic(const Fuser *f, const Kern *k, double *read_bytes)
 
 double fuse_merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const Kern *b)
 {
-    double sum = side_bytes(f, m);
+    double sum = fuse_side_bytes(f, m);
     for (uint32_t i = 0; i < m->reads.n; i++)
         sum += m->reads.at[i].bytes;
     for (uint32_t i = 0; i < m->roots.n; i++)

@@ -148,6 +148,8 @@ static inline AxisMap fuse_no_axes(bool exact)
 AxisMap fuse_root_map(const Fuser *f, const Kern *k, const FuseRoot *r);
 /** Bytes that m, made of a and b, would move. */
 double fuse_merged_traffic(const Fuser *f, const Kern *m, const Kern *a, const Kern *b);
+/** Of these, those of side sums. */
+double fuse_side_bytes(const Fuser *f, const Kern *k);
 /** Bytes that a kernel reads and writes. */
 double fuse_traffic(const Fuser *f, const Kern *k, double *reads);
 bool fuse_stored(const Fuser *f, const Kern *k, const Kern *with, const FuseRoot *r,

@@ -15,8 +15,11 @@ enum {
     LONG_ROWS = 64,
     WHOLE = 1024,
     COLUMNS = 2048,
-    SMALL = 1 << 20
+    SMALL = 1 << 20,
+    SIBLINGS = 64 /* of those that read a value, so many are looked at, the nearest */
 };
+
+static const double LEAST_SAVED = 0.15; /* of what the lighter of two siblings moves */
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -297,13 +300,51 @@ static bool phases_fit(const Fuser *f, const Kern *m)
     return !later || (dim_is_const(f->t, length, &n) && n <= WHOLE);
 }
 
+static const Read *find_read(const Kern *k, uint32_t node)
+{
+    for (uint32_t i = 0; i < k->reads.n; i++)
+        if (k->reads.at[i].v.node == node)
+            return &k->reads.at[i];
+    return NULL;
+}
+
+static bool has_root(const Kern *k, uint32_t node)
+{
+    for (uint32_t i = 0; i < k->roots.n; i++)
+        if (k->roots.at[i].val.node == node)
+            return true;
+    return false;
+}
+
+static bool reads_val(const Kern *k, Val v)
+{
+    for (uint32_t i = 0; i < k->reads.n; i++)
+        if (val_eq(k->reads.at[i].v, v))
+            return true;
+    return false;
+}
+
+/* What the two read and compute together is what each does, however the axes are paired: whether
+ * that is too much is known without walking the cones. */
+static bool too_large(const Kern *a, const Kern *b)
+{
+    if (a->body.n + b->body.n > MAX_BODY)
+        return true;
+    uint32_t n = a->reads.n + b->reads.n;
+    for (uint32_t i = 0; i < a->reads.n && n > MAX_READS; i++)
+        n -= has_root(b, a->reads.at[i].v.node) || reads_val(b, a->reads.at[i].v);
+    for (uint32_t i = 0; i < b->reads.n && n > MAX_READS; i++)
+        n -= has_root(a, b->reads.at[i].v.node);
+    return n > MAX_READS;
+}
+
 static Kern *try_union(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, const AxisMap *mo,
                        uint32_t rank, bool columns)
 {
     int8_t to[FUSE_AXES];
     Union u;
     uint32_t covered = 0, reduced = 0;
-    if (!mb->exact || !mo->exact || base->rank < other->rank ||
+    if (!mb->exact || !mo->exact || base->rank < other->rank || too_large(base, other) ||
         !pair_axes(base, other, mb, mo, rank, to))
         return NULL;
     for (uint32_t e = 0; e < other->rank; e++) {
@@ -337,8 +378,9 @@ static Kern *try_union(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, con
                     return NULL;
         add_root(f, m, r);
     }
-    if (!fuse_cone(f, m) || m->reads.n > MAX_READS || m->body.n > MAX_BODY)
+    if (!fuse_cone(f, m))
         return NULL;
+    CHECK(m->reads.n <= MAX_READS && m->body.n <= MAX_BODY);
     if (m->class == CLASS_REDUCE && !phases_fit(f, m))
         return NULL;
     return m->class == CLASS_ROW && !rows_fit(f, m) ? NULL : m;
@@ -361,14 +403,6 @@ static Kern *try_pair(Fuser *f, Kern *base, Kern *other, const AxisMap *mb, cons
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-static const Read *find_read(const Kern *k, uint32_t node)
-{
-    for (uint32_t i = 0; i < k->reads.n; i++)
-        if (k->reads.at[i].v.node == node)
-            return &k->reads.at[i];
-    return NULL;
-}
-
 static bool mergeable(const Kern *k)
 {
     return !k->dead && !k->effect && k->class != CLASS_CONTRACT && k->class != CLASS_COPY &&
@@ -386,11 +420,38 @@ static bool reads_written(const Fuser *f, const Kern *m, const Kern *a, const Ke
     return false;
 }
 
+static bool reads_root(const Kern *b, const Kern *a)
+{
+    for (uint32_t i = 0; i < a->roots.n; i++)
+        if (find_read(b, a->roots.at[i].val.node))
+            return true;
+    return false;
+}
+
+/* Neither reads a root of the other: no more is saved than what both read, and their side sums.
+ * False: that is too little. */
+static bool may_save(const Fuser *f, const Kern *a, const Kern *b)
+{
+    double shared = fuse_side_bytes(f, a) + fuse_side_bytes(f, b), of_a = 0, of_b = 0;
+    for (uint32_t i = 0; i < a->reads.n; i++)
+        of_a += a->reads.at[i].bytes;
+    for (uint32_t k = 0; k < b->reads.n; k++) {
+        const Read *y = &b->reads.at[k];
+        of_b += y->bytes;
+        for (uint32_t i = 0; i < a->reads.n; i++)
+            if (val_eq(a->reads.at[i].v, y->v))
+                shared += a->reads.at[i].bytes + y->bytes;
+    }
+    return shared >= LEAST_SAVED * (of_a < of_b ? of_a : of_b);
+}
+
 /* a's root is read by b, or (sibling) both read a value. The merged kernel and what it saves. */
 static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
 {
     Kern *m = NULL;
     bool vertical = false;
+    if (too_large(a, b) || (!reads_root(b, a) && !may_save(f, a, b)))
+        return NULL;
     if (fuse_reaches(f, b, a) || fuse_reaches(f, a, b)) /* cheaper than the union, and often so */
         return NULL;
     for (uint32_t i = 0; i < a->roots.n && !m; i++) {
@@ -421,7 +482,7 @@ static Kern *consider(Fuser *f, Kern *a, Kern *b, double *gain)
     double ta = fuse_traffic(f, a, NULL), tb = fuse_traffic(f, b, NULL);
     *gain = ta + tb - fuse_merged_traffic(f, m, a, b);
     double least = ta < tb ? ta : tb;
-    if (*gain <= 0 || (!vertical && *gain < 0.15 * least))
+    if (*gain <= 0 || (!vertical && *gain < LEAST_SAVED * least))
         return NULL;
     return m;
 }
@@ -502,11 +563,7 @@ static void push_candidate(Merge *w, uint32_t i, uint32_t j)
     Fuser *f = w->f;
     Kern *a = f->ks.at[i], *b = f->ks.at[j];
     double gain = 0;
-    bool b_reads_a = false, a_reads_b = false;
-    for (uint32_t x = 0; x < a->roots.n; x++)
-        b_reads_a |= find_read(b, a->roots.at[x].val.node) != NULL;
-    for (uint32_t x = 0; x < b->roots.n; x++)
-        a_reads_b |= find_read(a, b->roots.at[x].val.node) != NULL;
+    const bool b_reads_a = reads_root(b, a), a_reads_b = reads_root(a, b);
     if (a_reads_b && b_reads_a)
         return;
     if (a_reads_b) {
@@ -533,6 +590,17 @@ static void push_near(Merge *w, uint32_t i, int32_t j, bool first)
         push_candidate(w, i, (uint32_t)j);
 }
 
+/* Those that are still there. */
+static Numbers *alive(const Fuser *f, Numbers *by)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < by->n; i++)
+        if (!f->ks.at[by->at[i]]->dead)
+            by->at[n++] = by->at[i];
+    by->n = n;
+    return by;
+}
+
 /* Pairs that kernel i can be part of, with earlier ones: its neighbours in the graph of reads. */
 static void neighbours(Merge *w, uint32_t i, bool first)
 {
@@ -542,39 +610,34 @@ static void neighbours(Merge *w, uint32_t i, bool first)
         return;
     w->stamp++;
     for (uint32_t x = 0; x < k->roots.n; x++) {
-        const Numbers *by = &w->readers[k->roots.at[x].val.node];
+        const Numbers *by = alive(f, &w->readers[k->roots.at[x].val.node]);
         for (uint32_t r = 0; r < by->n; r++)
             push_near(w, i, by->at[r], first);
     }
     for (uint32_t x = 0; x < k->reads.n; x++) {
         Val v = k->reads.at[x].v;
-        const Numbers *by = &w->readers[v.node];
         push_near(w, i, f->owner[v.node], first);
-        for (uint32_t r = 0; r < by->n && val_info(f->p, f->g, v)->rank; r++)
-            push_near(w, i, by->at[r], first);
+        if (!val_info(f->p, f->g, v)->rank)
+            continue;
+        const Numbers *by = alive(f, &w->readers[v.node]);
+        for (uint32_t r = by->n; r > 0 && r + SIBLINGS > by->n; r--)
+            push_near(w, i, by->at[r - 1], first);
     }
 }
 
-/* All rank-0 work between two other kernels is one kernel, and so are small sums over equal
- * domains: nothing is saved but launches. */
-static bool merge_little_pair(Fuser *f, const Numbers *little)
+static Kern *little_pair(Fuser *f, Kern *a, Kern *b)
 {
-    for (uint32_t i = 0; i < little->n; i++)
-        for (uint32_t j = i + 1; j < little->n; j++) {
-            Kern *a = f->ks.at[little->at[i]], *b = f->ks.at[little->at[j]];
-            if (a->dead || b->dead || a->class != b->class || a->rank != b->rank ||
-                fuse_reaches(f, a, b) || fuse_reaches(f, b, a))
-                continue;
-            AxisMap none = fuse_no_axes(true);
-            Kern *m = try_pair(f, a, b, &none, &none, 0);
-            if (!m || reads_written(f, m, a, b))
-                continue;
-            replace(f, a, b, m);
-            return true;
-        }
-    return false;
+    if (a->class != b->class || a->rank != b->rank || too_large(a, b) || fuse_reaches(f, a, b) ||
+        fuse_reaches(f, b, a))
+        return NULL;
+    const AxisMap none = fuse_no_axes(true);
+    Kern *m = try_pair(f, a, b, &none, &none, 0);
+    return !m || reads_written(f, m, a, b) ? NULL : m;
 }
 
+/* All rank-0 work between two other kernels is one kernel, and so are small sums over equal
+ * domains: nothing is saved but launches. The first pair, in the order of the list, that can be one
+ * becomes one, at the list's end; what could not be one before cannot be later. */
 static void merge_little(Fuser *f, KClass class)
 {
     Numbers little = {0};
@@ -583,13 +646,19 @@ static void merge_little(Fuser *f, KClass class)
         if (mergeable(k) && k->class == class && fuse_traffic(f, k, NULL) < SMALL)
             vec_push(f->a, &little, (int32_t)i);
     }
-    while (merge_little_pair(f, &little)) {
-        uint32_t n = 0;
-        for (uint32_t i = 0; i < little.n; i++)
-            if (!f->ks.at[little.at[i]]->dead)
-                little.at[n++] = little.at[i];
-        little.n = n;
-        vec_push(f->a, &little, (int32_t)f->ks.n - 1);
+    uint32_t *tried = arena_array(f->a, uint32_t, 2 * little.n + 1); /* with those before this */
+    for (uint32_t i = 0; i < little.n;) {
+        Kern *a = f->ks.at[little.at[i]], *m = NULL;
+        for (uint32_t j = tried[i] > i ? tried[i] : i + 1; j < little.n && !a->dead && !m; j++) {
+            Kern *b = f->ks.at[little.at[j]];
+            m = b->dead ? NULL : little_pair(f, a, b);
+            if (m)
+                replace(f, a, b, m);
+        }
+        tried[i] = little.n;
+        if (m)
+            vec_push(f->a, &little, (int32_t)f->ks.n - 1);
+        i = m ? 0 : i + 1;
     }
 }
 

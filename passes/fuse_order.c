@@ -52,8 +52,27 @@ static void search_node(Search *s, uint32_t node, bool first)
         search_node(s, fuse_piece(f, n->in[i]), first);
 }
 
+/* What is looked for, or what stands nearest to it: a search that goes there first takes the short
+ * way through deep models. */
+static void search_nearest(Search *s, const Kern *k, bool first)
+{
+    int32_t nearest = -1;
+    for (uint32_t i = 0; i < k->reads.n; i++) {
+        const int32_t number = s->f->owner[k->reads.at[i].v.node];
+        const Kern *d = number >= 0 ? s->f->ks.at[number] : NULL;
+        if (!d || (d == s->to && first) || d->order < s->lo || d->visit == s->f->stamp)
+            continue;
+        if (nearest < 0 || d->order < s->f->ks.at[nearest]->order)
+            nearest = number;
+    }
+    if (nearest >= 0)
+        search_dep(s, nearest, first);
+}
+
 static void search_kern(Search *s, const Kern *k, bool first)
 {
+    if (s->to)
+        search_nearest(s, k, first);
     for (uint32_t i = 0; i < k->reads.n && !s->found; i++)
         search_node(s, k->reads.at[i].v.node, first);
     if (k->after >= 0 && !s->found)

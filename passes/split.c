@@ -8,6 +8,20 @@
 #include "passes/analysis.h"
 #include "passes/pipeline.h"
 
+#include <string.h>
+
+/* Of a symbol, as a name of the graph in question; what other graphs left behind has other numbers.
+ */
+typedef struct {
+    uint32_t taken, counted; /* graph */
+    uint32_t next;           /* numbers below are taken behind this hint */
+} NameUse;
+
+typedef struct {
+    NameUse *at; /* by symbol */
+    uint32_t n, graph;
+} Names;
+
 typedef struct {
     Program *p;
     const Graph *joint;
@@ -15,6 +29,7 @@ typedef struct {
     const bool *back;
     bool *saved;   /* [node] */
     bool *changed; /* slot: forward commits it */
+    Names *names;  /* of backward's parameters */
 } Split;
 
 /* Backward has it by itself. */
@@ -113,19 +128,47 @@ static Graph *forward_graph(Split *s)
     return g;
 }
 
-/* A name that no parameter of the graph has. */
-static Sym free_name(Program *p, const Graph *g, const Node *n, uint32_t k)
+static NameUse *name_use(Names *names, Arena *a, Sym s)
 {
-    const char *hint = n->hint.id ? sym_text(p->cx->names, n->hint) : op_name(n->op);
-    for (uint32_t i = 0;; i++) {
-        Sym name = sym_of(p->cx->names,
-                          i || k ? arena_printf(p->cx->scratch, "%s.%u", hint, i + k) : hint);
-        bool taken = false;
-        for (uint32_t j = 0; j < g->params.n; j++)
-            taken |= sym_eq(g->params.at[j].name, name);
-        if (!taken)
-            return name;
+    if (s.id >= names->n) {
+        const uint32_t n = s.id * 2 + 64;
+        NameUse *at = arena_array(a, NameUse, n);
+        if (names->n)
+            memcpy(at, names->at, names->n * sizeof *at);
+        names->at = at;
+        names->n = n;
     }
+    return &names->at[s.id];
+}
+
+/* False if it was taken before. */
+static bool take_name(Split *s, Sym name)
+{
+    NameUse *use = name_use(s->names, s->p->cx->scratch, name);
+    const bool taken = use->taken == s->names->graph;
+    use->taken = s->names->graph;
+    return !taken;
+}
+
+/* A name that no parameter of the graph has: HINT or HINT.NUMBER. */
+static Sym free_name(Split *s, const Node *n, uint32_t k)
+{
+    Interner *in = s->p->cx->names;
+    Arena *a = s->p->cx->scratch;
+    const char *hint = n->hint.id ? sym_text(in, n->hint) : op_name(n->op);
+    const Sym base = sym_of(in, hint);
+    const NameUse *use = name_use(s->names, a, base);
+    uint32_t i = use->counted == s->names->graph ? use->next : 0;
+    i = i > k ? i : k;
+    Sym name = i ? sym_of(in, arena_printf(a, "%s.%u", hint, i)) : base;
+    while (!take_name(s, name))
+        name = sym_of(in, arena_printf(a, "%s.%u", hint, ++i));
+    if (!k) {
+        NameUse *of_base = name_use(s->names, a, base);
+        of_base->counted = s->names->graph;
+        of_base->next = i + 1;
+    }
+    return name;
 }
 
 static Graph *backward_graph(Split *s)
@@ -137,6 +180,9 @@ static Graph *backward_graph(Split *s)
     Val **map = arena_array(p->cx->scratch, Val *, from->nodes.n);
     for (uint32_t i = s->j->nparams; i < from->params.n; i++)
         copy_input(&b, from, &from->params.at[i], map);
+    s->names->graph++;
+    for (uint32_t i = 0; i < g->params.n; i++)
+        take_name(s, g->params.at[i].name);
     for (uint32_t id = 1; id < from->nodes.n; id++) {
         const Node *n = &from->nodes.at[id];
         if (!s->saved[id])
@@ -144,7 +190,7 @@ static Graph *backward_graph(Split *s)
         map[id] = arena_array(p->cx->scratch, Val, n->nout);
         for (uint32_t k = 0; k < n->nout; k++) {
             b.site = n->site;
-            map[id][k] = build_input(&b, free_name(p, g, n, k), n->types[k]);
+            map[id][k] = build_input(&b, free_name(s, n, k), n->types[k]);
             vec_push(p->cx->perm, &g->saved, map[id][k]);
         }
     }
@@ -159,7 +205,7 @@ static Graph *backward_graph(Split *s)
     return g;
 }
 
-static void split_graph(Pipeline *pl, const Joint *j)
+static void split_graph(Pipeline *pl, const Joint *j, Names *names)
 {
     Program *p = pl->p;
     Arena *a = p->cx->scratch;
@@ -169,7 +215,8 @@ static void split_graph(Pipeline *pl, const Joint *j)
                j,
                graph_backward(p, g, j),
                arena_array(a, bool, g->nodes.n),
-               arena_array(a, bool, p->slots.n)};
+               arena_array(a, bool, p->slots.n),
+               names};
     const bool *live = graph_live(p, g);
     for (uint32_t i = 0; i < j->ncommits; i++)
         s.changed[g->commits.at[i].slot] = true;
@@ -189,7 +236,8 @@ static void split_graph(Pipeline *pl, const Joint *j)
 
 bool pass_split(Pipeline *pl)
 {
+    Names names = {0};
     for (uint32_t i = 0; i < pl->joints.n; i++)
-        split_graph(pl, &pl->joints.at[i]);
+        split_graph(pl, &pl->joints.at[i], &names);
     return true;
 }
