@@ -46,6 +46,7 @@ typedef struct {
     int lanes; /* numbers in a vector */
     int mr;    /* rows of the largest register tile */
     int wide;  /* vectors of a panel of up to TN__GEMM_WIDE_ROWS rows at most; 0: 2 */
+    int copies; /* whether `panel` heeds `copy` */
     void (*panel)(const tn__gemm_panel *p);
     /* to[i * width + j] = from[i * rows + j * cols] of f16 or bf16 numbers, for i < n_i, j < n_j,
      * which become less where the rest is left to the caller. NULL: all is */

@@ -124,7 +124,7 @@ static void take_panel(const Block *b, tn__gemm_panel *p, int64_t n, int64_t col
     const tn__gemm_operand *o = &w->g.b;
     const char *const from = b->b + n * o->cols * w->size;
     char *const to = b->panels + n / b->nr * b->panel_bytes;
-    if (o->cols == 1 && cols == b->nr && p->m == w->kernels->mr) {
+    if (w->kernels->copies && o->cols == 1 && cols == b->nr && p->m == w->kernels->mr) {
         p->b = from;
         p->b_k = o->rows;
         p->copy = to;

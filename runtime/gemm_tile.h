@@ -121,14 +121,16 @@ TILE_FN NAME(few_rows)(int rows, int deep, const tn__gemm_panel *p)
             STORE(c + j, p->add ? ADD(LOAD(c + j), LOAD(sums[i] + j)) : LOAD(sums[i] + j));
     }
 }
-#define WIDTHS .wide = WIDE / LANES,
+#define WIDTHS .wide = WIDE / LANES, .copies = 1,
+#define COPIES 1
 #else
 #define WIDTHS
+#define COPIES 0
 #endif
 
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
-        if (rows == MR && p->copy)                                                                 \
+        if (COPIES && rows == MR && p->copy)                                                       \
             NAME(tile)(rows, 2, 1, p, a, c);                                                       \
         else if (p->vectors > 1)                                                                   \
             NAME(tile)(rows, 2, 0, p, a, c);                                                       \
@@ -339,7 +341,7 @@ TILE_FN NAME(dot_tile)(int rows, int cols, const tn__gemm_dots *p, const T *a, c
 #define DOT_MAX 4 /* rows and columns of a tile of sums */
 #endif
 
-/* 4, 2 or 1 columns of what is left, and rows, which may be 3. */
+/* 4, 2 or 1 rows or columns of what is left. */
 static inline int64_t NAME(dots_of)(int64_t left)
 {
     return left >= DOT_MAX ? DOT_MAX : left >= 2 ? 2 : 1;
@@ -354,7 +356,10 @@ static TARGET void NAME(dots)(const tn__gemm_dots *p)
             const T *const a = (const T *)p->a + m * p->a_m;
             const T *const b = (const T *)p->b + n * p->b_n;
             T *const c = (T *)p->c + m * p->c_m + n * p->c_n;
-            rows = DOT_MAX > 2 && p->m - m == 3 ? 3 : NAME(dots_of)(p->m - m);
+            rows = NAME(dots_of)(p->m - m);
+#ifdef WIDE
+            rows = cols == 4 && p->m - m == 3 ? 3 : rows;
+#endif
             switch (10 * rows + cols) {
                 DOT(1, 1)
                 DOT(1, 2)
@@ -363,12 +368,12 @@ static TARGET void NAME(dots)(const tn__gemm_dots *p)
 #if DOT_MAX > 2
                 DOT(1, 4)
                 DOT(2, 4)
-                DOT(3, 1)
-                DOT(3, 2)
-                DOT(3, 4)
                 DOT(4, 1)
                 DOT(4, 2)
                 DOT(4, 4)
+#ifdef WIDE
+                DOT(3, 4)
+#endif
 #endif
             }
         }
@@ -433,6 +438,7 @@ const tn__gemm_kernels KERNELS = {.lanes = LANES,
                                   WIDEN WIDTHS.pack = NAME(pack)};
 
 #undef WIDTHS
+#undef COPIES
 
 #undef WIDEN
 
