@@ -401,7 +401,7 @@ bool builtin_one_hot(Elab *e, const Call *c, Value *out)
 {
     Val index;
     Dim classes;
-    if (!int_index(e, c, 0, &index) || !arg_dim(e, c, 1, &classes))
+    if (!int_index(e, c, 0, &index) || !arg_size(e, c, 1, &classes))
         return false;
     TypeInfo t = *type_at(e, index);
     if (t.rank == MAX_RANK) {

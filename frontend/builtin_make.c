@@ -143,10 +143,10 @@ bool builtin_eye(Elab *e, const Call *c, Value *out)
 {
     Shape s = {.rank = 2};
     DType t;
-    if (!arg_dim(e, c, 0, &s.at[0]) || !arg_dtype(e, c, 2, e->float_type, &t))
+    if (!arg_size(e, c, 0, &s.at[0]) || !arg_dtype(e, c, 2, e->float_type, &t))
         return false;
     s.at[1] = s.at[0];
-    if (arg_given(c, 1) && !arg_dim(e, c, 1, &s.at[1]))
+    if (arg_given(c, 1) && !arg_size(e, c, 1, &s.at[1]))
         return false;
     s.how[0] = c->arg[0].how;
     s.how[1] = arg_given(c, 1) ? c->arg[1].how : s.how[0];
@@ -232,7 +232,7 @@ bool builtin_linspace(Elab *e, const Call *c, Value *out)
     Dim n;
     DType t;
     int64_t k;
-    if (!arg_float(e, c, 0, &from) || !arg_float(e, c, 1, &to) || !arg_dim(e, c, 2, &n) ||
+    if (!arg_float(e, c, 0, &from) || !arg_float(e, c, 1, &to) || !arg_size(e, c, 2, &n) ||
         !arg_dtype(e, c, 3, e->float_type, &t))
         return false;
     if (dim_is_const(e->dims, n, &k)) {

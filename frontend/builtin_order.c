@@ -46,7 +46,7 @@ bool builtin_topk(Elab *e, const Call *c, Value *out)
     uint32_t axis;
     bool largest, sorted;
     Dim k;
-    if (!tensor_axis(e, c, 2, &x, &axis) || !arg_dim(e, c, 1, &k) || !arg_bool(e, c, 3, &largest) ||
+    if (!tensor_axis(e, c, 2, &x, &axis) || !arg_size(e, c, 1, &k) || !arg_bool(e, c, 3, &largest) ||
         !arg_bool(e, c, 4, &sorted))
         return false;
     const Dim n = type_at(e, x)->shape[axis];

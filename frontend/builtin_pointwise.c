@@ -9,10 +9,27 @@ static bool is_int_tensor(Elab *e, const Value *v)
     return v->kind == V_tensor && dtype_is_int(value_type(e, v)->dtype);
 }
 
+/* Whether the first n arguments are numbers or tensors: said in the user's word for the function. */
+static bool operands(Elab *e, const Call *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const Value *v = &c->arg[i];
+        if (is_number(v) || v->kind == V_tensor || v->kind == V_bool)
+            continue;
+        if (!is_poison(v))
+            elab_error(e, DIAG_bad_type, c->arg_at[i], "%s wants a number or a tensor, not %s",
+                       c->row->name, a_kind(v));
+        return false;
+    }
+    return true;
+}
+
 bool builtin_unary(Elab *e, const Call *c, Value *out)
 {
     const Value *v = &c->arg[0];
     const Op op = (Op)c->row->op;
+    if (!operands(e, c, 1))
+        return false;
     if ((op == OP_floor || op == OP_ceil || op == OP_round || op == OP_trunc) &&
         is_int_tensor(e, v)) {
         *out = *v; /* whole already */
@@ -45,7 +62,7 @@ bool builtin_binary(Elab *e, const Call *c, Value *out)
             return binary_op(e, operators[i].ast, c->at, &c->arg[0], c->arg_at[0], &c->arg[1],
                              c->arg_at[1], out);
     const Value *in[] = {&c->arg[0], &c->arg[1]};
-    return pointwise(e, op, c->at, in, c->arg_at, 2, false, out);
+    return operands(e, c, 2) && pointwise(e, op, c->at, in, c->arg_at, 2, false, out);
 }
 
 bool builtin_where(Elab *e, const Call *c, Value *out)
@@ -76,7 +93,14 @@ bool builtin_masked_fill(Elab *e, const Call *c, Value *out)
     Val v;
     if (!arg_tensor(e, c, 0, &v))
         return false;
-    const Value fill = v_tensor(e, val_as(e, &c->arg[2], type_at(e, v)->dtype));
+    const Value *value = &c->arg[2];
+    if (!is_number(value) && value->kind != V_tensor && value->kind != V_bool) {
+        if (!is_poison(value))
+            elab_error(e, DIAG_bad_type, c->arg_at[2],
+                       "masked_fill fills with a number or a 0-d tensor, not %s", a_kind(value));
+        return false;
+    }
+    const Value fill = v_tensor(e, val_as(e, value, type_at(e, v)->dtype));
     if (c->arg[1].kind != V_tensor || value_type(e, &c->arg[1])->dtype != DT_bool) {
         elab_error(e, DIAG_dtype_mismatch, c->arg_at[1],
                    "the mask of masked_fill is a bool tensor");
@@ -95,6 +119,8 @@ bool builtin_clamp(Elab *e, const Call *c, Value *out)
         elab_error(e, DIAG_bad_call, c->at, "%s needs a bound: min, max or both", c->row->name);
         return false;
     }
+    if (!operands(e, c, 1))
+        return false;
     if (lo && hi) {
         const Value *in[] = {&c->arg[0], &c->arg[1], &c->arg[2]};
         return pointwise(e, OP_clamp, c->at, in, c->arg_at, 3, false, out);

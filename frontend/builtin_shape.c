@@ -144,13 +144,17 @@ static bool expand(Elab *e, const Call *c, Val x, Shape *to, Value *out)
     Dim *shape = to->at;
     const uint32_t rank = to->rank;
     const TypeInfo t = *type_at(e, x);
+    if (t.rank > rank) {
+        elab_error(e, DIAG_shape_mismatch, c->at, "%s: %s has more axes than %s", c->row->name,
+                   type_str(e, x), shape_str(e, to));
+        return false;
+    }
     for (uint32_t i = 0; i < rank; i++) {
         const bool old = i + t.rank >= rank;
         const Dim d = old ? t.shape[i + t.rank - rank] : num(e, 1);
         if (!shape[i].id && old)
             shape[i] = d;
-        if (!shape[i].id || t.rank > rank ||
-            (!dim_is_one(e->dims, d) && !prove_equal(e, c->at, d, shape[i]))) {
+        if (!shape[i].id || (!dim_is_one(e->dims, d) && !prove_equal(e, c->at, d, shape[i]))) {
             elab_error(e, DIAG_shape_mismatch, c->at, "%s: %s does not expand to %s", c->row->name,
                        type_str(e, x), shape_str(e, to));
             return false;
@@ -631,7 +635,7 @@ bool builtin_repeat_interleave(Elab *e, const Call *c, Value *out)
     Val x;
     Dim times;
     uint32_t axis = 0;
-    if (!arg_tensor(e, c, 0, &x) || !arg_dim(e, c, 1, &times))
+    if (!arg_tensor(e, c, 0, &x) || !arg_size(e, c, 1, &times))
         return false;
     TypeInfo t = *type_at(e, x);
     if (!arg_given(c, 2)) {
@@ -698,7 +702,8 @@ bool builtin_diag(Elab *e, const Call *c, Value *out)
     const int64_t cols = 1;
     const Val wide = t.rank == 1 ? build_broadcast(&e->b, x, square, 2, &cols) : x;
     const Val y = build3(&e->b, OP_where, on, wide, build_const(&e->b, t.dtype, 0));
-    return give(e, t.rank == 1 ? y : build_reduce(&e->b, RED_add, y, &cols, 1), out);
+    const Reducer sum = t.dtype == DT_bool ? RED_or : RED_add;
+    return give(e, t.rank == 1 ? y : build_reduce(&e->b, sum, y, &cols, 1), out);
 }
 
 bool builtin_narrow(Elab *e, const Call *c, Value *out)
@@ -707,7 +712,7 @@ bool builtin_narrow(Elab *e, const Call *c, Value *out)
     uint32_t axis;
     Dim start, length;
     if (!arg_tensor(e, c, 0, &x) || !arg_axis(e, c, 1, type_at(e, x)->rank, &axis) ||
-        !arg_dim(e, c, 2, &start) || !arg_dim(e, c, 3, &length))
+        !arg_dim(e, c, 2, &start) || !arg_size(e, c, 3, &length))
         return false;
     const Dim size = type_at(e, x)->shape[axis];
     if (!prove_le(e, c->at, dim_add(e->dims, start, length), size,

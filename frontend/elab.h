@@ -464,6 +464,7 @@ bool arg_string(Elab *e, const Call *c, uint32_t i, const char **out);
 bool arg_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DType *out);
 bool arg_dim(Elab *e, const Call *c, uint32_t i, Dim *out);
 /** An axis of a tensor of that rank (negative counts from the end), as 0..rank-1. */
+bool arg_size(Elab *e, const Call *c, uint32_t i, Dim *out); /* not below 0 */
 bool arg_axis(Elab *e, const Call *c, uint32_t i, uint32_t rank, uint32_t *out);
 /** One axis or a list, sorted, without repeats; none or left out: all. */
 bool arg_axes(Elab *e, const Call *c, uint32_t i, uint32_t rank, int64_t *axes, uint32_t *n);

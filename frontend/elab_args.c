@@ -24,6 +24,12 @@ static const char *arg_name(Elab *e, const Call *c, uint32_t i)
     return arena_strndup(e->a, p, strcspn(p, " ="));
 }
 
+/* f([a, b]) where f(a, b) is meant */
+static const Value *inner_list(const Value *v)
+{
+    return v->list->n == 1 && v->list->at[0].kind == V_list ? &v->list->at[0] : v;
+}
+
 static bool wants(Elab *e, const Call *c, uint32_t i, const char *what)
 {
     const Value *v = &c->arg[i];
@@ -35,8 +41,9 @@ static bool wants(Elab *e, const Call *c, uint32_t i, const char *what)
                    c->row->name, arg_name(e, c, i), what);
         return false;
     }
-    elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: '%s' must be %s, not %s", c->row->name,
-               arg_name(e, c, i), what, a_kind(v));
+    elab_error(e, DIAG_bad_type, c->arg_at[i], "%s: '%s' must be %s, not %s%s", c->row->name,
+               arg_name(e, c, i), what, v->kind == V_list ? "the list " : "",
+               v->kind == V_list ? value_text(e, inner_list(v)) : a_kind(v));
     return false;
 }
 
@@ -127,12 +134,24 @@ bool arg_dim(Elab *e, const Call *c, uint32_t i, Dim *out)
     return check_extent(e, c->arg_at[i], &s);
 }
 
+bool arg_size(Elab *e, const Call *c, uint32_t i, Dim *out)
+{
+    int64_t n;
+    if (!arg_dim(e, c, i, out))
+        return false;
+    if (!dim_is_const(e->dims, *out, &n) || n >= 0)
+        return true;
+    elab_error(e, DIAG_bad_number, c->arg_at[i], "%s: '%s' cannot be negative", c->row->name,
+               arg_name(e, c, i));
+    return false;
+}
+
 static bool axis_of(Elab *e, const Call *c, Span at, int64_t axis, uint32_t rank, uint32_t *out)
 {
     int64_t k = axis < 0 ? axis + rank : axis;
     if (k < 0 || k >= rank) {
-        elab_error(e, DIAG_bad_axis, at, "%s: there is no axis %lld in a tensor of %u axes",
-                   c->row->name, (long long)axis, rank);
+        elab_error(e, DIAG_bad_axis, at, "%s: there is no axis %lld in a tensor of %u %s",
+                   c->row->name, (long long)axis, rank, rank == 1 ? "axis" : "axes");
         return false;
     }
     *out = (uint32_t)k;

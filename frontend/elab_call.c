@@ -680,7 +680,7 @@ Value call_builtin(Elab *e, const Env *env, const Builtin *b, const Args *args, 
                        p[k].name);
             return v_poison();
         }
-        value[k] = a->value;
+        value[k] = p[k].rest && a->value.kind != V_list ? v_list(e, &a->value, 1) : a->value;
         value_at[k] = a->at;
     }
     for (uint32_t i = 0; i < n; i++) {

@@ -62,7 +62,7 @@ bool value_items(Elab *e, Span at, const Value *v, Values *out)
         return true;
     }
     if (v->kind != V_tensor) {
-        elab_error(e, DIAG_bad_type, at, "a list is needed here, not %s", value_kind(v));
+        elab_error(e, DIAG_bad_type, at, "a list is needed here, not %s", a_kind(v));
         return false;
     }
     Val x = use_val(e, v);

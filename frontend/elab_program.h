@@ -132,3 +132,5 @@ bool tested_jointly(const FileEnv *f, Sym model);
 void make_test(Model *m, const AstDecl *d);
 
 #endif
+/** Whether the file has tests and no models. */
+bool tests_alone(const FileEnv *f);

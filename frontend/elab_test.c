@@ -24,14 +24,14 @@ static uint32_t models_named(const FileEnv *f, const AstDecl *test, const AstDec
     return n;
 }
 
-/* A test that names several models is no single one's. */
+/* A test that names several models, or stands in a file without any, is no single one's. */
 static bool belongs(Model *m, const AstDecl *test)
 {
     const AstDecl *owner;
-    const bool several = models_named(m->file, test, &owner) > 1;
+    const bool several = models_named(m->file, test, &owner) > 1 || !owner;
     if (several || !m->decl)
         return several && !m->decl;
-    return owner && sym_eq(owner->name.sym, m->e->p->name);
+    return sym_eq(owner->name.sym, m->e->p->name);
 }
 
 bool tested_jointly(const FileEnv *f, Sym model)
@@ -43,6 +43,17 @@ bool tested_jointly(const FileEnv *f, Sym model)
             models_named(f, decls->at[i], &owner) > 1)
             return true;
     return false;
+}
+
+bool tests_alone(const FileEnv *f)
+{
+    bool tests = false;
+    for (uint32_t i = 0; i < f->ast->decls.n; i++) {
+        if (f->ast->decls.at[i]->kind == DECL_model)
+            return false;
+        tests = tests || f->ast->decls.at[i]->kind == DECL_test;
+    }
+    return tests;
 }
 
 void make_test(Model *m, const AstDecl *d)

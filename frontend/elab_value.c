@@ -116,7 +116,7 @@ static void write_float(StrBuf *b, double f)
         if (back == f || f != f)
             break;
     }
-    sb_puts(b, text);
+    sb_puts(b, isnan(f) ? "nan" : text); /* printf writes the sign of a NaN, too */
     if (isfinite(f) && !strpbrk(text, ".e"))
         sb_puts(b, ".0");
 }

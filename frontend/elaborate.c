@@ -375,7 +375,8 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
     e->base_float = e->o->default_float ? e->o->default_float : DT_f32;
 }
 
-/* The program of tests that name several models: its root holds them, and has no methods. */
+/* The program of tests that name several models, or none in a file without models: its root
+ * holds them, and has no methods. */
 static void make_joint(Elab *e, FileEnv *f)
 {
     Model m = {.e = e, .file = f};
@@ -398,7 +399,7 @@ static void make_joint(Elab *e, FileEnv *f)
         if (v.kind == V_instance)
             vec_push(e->a, &root->members, member);
     }
-    if (!root->members.n || diag_errors(e->diags) > before)
+    if ((!root->members.n && !tests_alone(f)) || diag_errors(e->diags) > before)
         return;
     e->root = root;
     name_states(e, root);
@@ -456,7 +457,8 @@ static void make_models(Elab *e, FileEnv *f)
         found = true;
         make_model(e, f, d, d->value, d->name.sym);
     }
-    if (e->o->tests && !e->o->only_model && !diag_errors(e->diags))
+    const bool rest = e->o->check && tests_alone(f); /* check_rest reads those with all else */
+    if (e->o->tests && !e->o->only_model && !rest && !diag_errors(e->diags))
         make_joint(e, f);
     if (!found && e->o->only_model) {
         Diag *d = diag_report(e->diags, DIAG_unknown_name, (Span){0}, "there is no model '%s'",
