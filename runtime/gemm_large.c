@@ -11,7 +11,7 @@
 
 enum {
     KB = TN__GEMM_KB,
-    NB = 512,       /* columns that are multiplied at a time: 512 KiB of f32 */
+    NB = 1024,      /* columns that are multiplied at a time: 1 MiB of f32 */
     TILE_MOST = 14, /* rows of the highest tile of f32; those of f64 have less than half of it */
     WIDEST = TILE_MOST * 4, /* bytes of a column of it */
     MAX_SLOTS = 64,         /* threads that work at the same time */
@@ -80,20 +80,20 @@ static void take_tile(const Block *b, tn__gemm_panel *p, int64_t m, char *copy)
 
 /* Runs of memory that are met later. */
 typedef struct {
-    const char *at; /* NULL: there are none */
-    int64_t n, step, bytes;
+    const char *at; /* the first one that was not asked for */
+    int64_t left, step, bytes;
+    int64_t each; /* how many are asked for at a time */
 } Runs;
 
-/* A part of them is asked for, so that they are near when their turn comes. */
-static void fetch(const Runs *r, int64_t part, int64_t parts)
+/* Some of them are asked for, so that they are near when their turn comes. */
+static void fetch(Runs *r)
 {
-    if (!r->at)
-        return;
-    for (int64_t i = r->n * part / parts; i < r->n * (part + 1) / parts; i++) {
-        const char *const from = r->at + i * r->step;
-        for (int64_t at = 0; at < r->bytes; at += LINE)
-            __builtin_prefetch(from + at, 0, 2);
-        __builtin_prefetch(from + r->bytes - 1, 0, 2);
+    for (int64_t i = least(r->each, r->left); i > 0; i--) {
+        for (int64_t at = 0; at < r->bytes; at += 2 * LINE)
+            __builtin_prefetch(r->at + at, 0, 2);
+        __builtin_prefetch(r->at + r->bytes - 1, 0, 2);
+        r->at += r->step;
+        r->left--;
     }
 }
 
@@ -103,15 +103,15 @@ static Runs runs_of(const Work *w, const tn__gemm_operand *o, const char *at, in
 {
     const int64_t size = w->size;
     if (o->cols == 1)
-        return (Runs){at, rows, o->rows * size, cols * size};
-    return (Runs){at, cols, o->cols * size, (o->rows == 1 ? rows : 1) * size};
+        return (Runs){at, rows, o->rows * size, cols * size, 0};
+    return (Runs){at, cols, o->cols * size, (o->rows == 1 ? rows : 1) * size, 0};
 }
 
 static Runs next_tile(const Block *b, int64_t tile)
 {
     const tn__gemm_operand *o = &b->w->g.a;
     if (tile >= b->tiles)
-        return (Runs){NULL, 0, 0, 0};
+        return (Runs){0};
     const int64_t m = tile_start(b, tile);
     return runs_of(b->w, o, b->a + m * o->rows * b->w->size, tile_start(b, tile + 1) - m, b->k);
 }
@@ -159,20 +159,22 @@ static void multiply_tile(const Block *b, tn__gemm_panel *p, int64_t m, int64_t 
 }
 
 /* A tile stays in the nearest cache while the panels pass by: rows of c are met in long runs. */
-static void multiply(Block *b, const Runs *next)
+static void multiply(Block *b, Runs *next)
 {
     _Alignas(64) char copy[TILE_MOST * KB * 4];
     const int64_t panels = divide_up(b->n, b->nr);
     b->tiles = divide_up(b->m, b->w->kernels->mr);
+    next->each = divide_up(next->left, b->tiles * panels);
     for (int64_t t = 0; t < b->tiles; t++) {
         const int64_t m = tile_start(b, t);
         tn__gemm_panel p = {.m = tile_start(b, t + 1) - m, .k = b->k, .add = b->add};
-        const Runs tile = next_tile(b, t + 1);
+        Runs tile = next_tile(b, t + 1);
+        tile.each = divide_up(tile.left, panels);
         take_tile(b, &p, m, copy);
         for (int64_t i = 0; i < panels; i++) {
             multiply_tile(b, &p, m, i * b->nr, t == 0 && b->b);
-            fetch(&tile, i, panels);
-            fetch(next, t * panels + i, b->tiles * panels);
+            fetch(&tile);
+            fetch(next);
         }
     }
 }
@@ -187,7 +189,7 @@ static Runs next_block(const Work *w, const char *b, int64_t n, int64_t k, int64
         n += NB;
     }
     if (n >= n1)
-        return (Runs){NULL, 0, 0, 0};
+        return (Runs){0};
     return runs_of(w, &g->b, b + (k * g->b.rows + n * g->b.cols) * w->size, least(KB, g->k - k),
                    least(NB, n1 - n));
 }
@@ -213,7 +215,7 @@ static void multiply_cell(const Work *w, int64_t batch, int64_t m0, int64_t m, i
                            .nr = nr,
                            .add = k > 0 || g->accumulate};
             block.panel_bytes = block.k * nr * size;
-            Runs next = {NULL, 0, 0, 0};
+            Runs next = {0};
             if (b) {
                 block.b = b + (k * g->b.rows + n * g->b.cols) * size;
                 next = next_block(w, b, n, k, n1);
