@@ -12,4 +12,8 @@ void header_text(const HostModel *m, StrBuf *out);
  * kernels; ABI. */
 void manifest_text(const HostModel *m, StrBuf *out);
 
+/** The Python module: loads `library` beside it, and the runtime from the path `runtime` (may be
+ * NULL) where there is none nearer. */
+void python_text(const HostModel *m, const char *library, const char *runtime, StrBuf *out);
+
 #endif

@@ -149,24 +149,28 @@ static const HostModel *either(const Output *o)
 
 static void write_sources(Writer *w, const Output *o)
 {
-    static const char *const exts[] = {"cu", "c", "h", "json"};
-    StrBuf texts[4] = {{.a = w->a}, {.a = w->a}, {.a = w->a}, {.a = w->a}};
-    const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "", *paths[4];
+    static const char *const exts[] = {"cu", "c", "h", "json", "py"};
+    StrBuf texts[] = {{.a = w->a}, {.a = w->a}, {.a = w->a}, {.a = w->a}, {.a = w->a}};
+    const char *name = model_prefix(w->a, either(o)), *dir = o->out ? o->out : "";
+    const char *paths[ARRAY_LEN(exts)];
     const CText text = {.cpu = o->cpu, .cuda = o->cuda, .entries = true, .cu = &texts[0]};
     size_t n = strlen(dir);
     const char *slash = n && dir[n - 1] != '/' ? "/" : "";
     codegen_c_text(&text, &texts[1]);
     header_text(either(o), &texts[2]);
     manifest_text(o->cuda ? o->cuda : o->cpu, &texts[3]);
+    if (o->python)
+        python_text(either(o), arena_printf(w->a, "lib%s.so", name), o->runtime, &texts[4]);
     const char *wrong = make_dirs(w->a, arena_printf(w->a, "%s%s", dir, slash));
     if (wrong) {
         fail(w, 1, wrong);
         return;
     }
-    for (int i = 0; i < 4; i++)
+    const int n_texts = o->python ? 5 : 4;
+    for (int i = 0; i < n_texts; i++)
         paths[i] = arena_printf(w->a, "%s%s%s.%s", dir, slash, name, exts[i]);
     const int first = o->cuda ? 0 : 1;
-    put_files(w, paths + first, texts + first, 4 - first);
+    put_files(w, paths + first, texts + first, n_texts - first);
 }
 
 /* --- objects -------------------------------------------------------------------------------------
@@ -389,6 +393,12 @@ static void write_compiled(Writer *w, const Output *o)
     StrBuf h = {.a = w->a};
     header_text(either(o), &h);
     put_file(w, header_path(w->a, o, to), &h);
+    if (!o->python)
+        return;
+    const char *slash = strrchr(to, '/');
+    StrBuf py = {.a = w->a};
+    python_text(either(o), slash ? slash + 1 : to, o->runtime, &py);
+    put_file(w, arena_printf(w->a, "%s%s.py", directory_of(w->a, to), name), &py);
 }
 
 OutputResult codegen_write(Arena *a, const Output *o)

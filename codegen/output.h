@@ -56,6 +56,8 @@ typedef struct {
     const char *march; /* of the C compiler: for such processors only; NULL: for all of the kind */
     const char *const *include_dirs; /* further places of tenon.h */
     int ninclude_dirs;
+    bool python;         /* with SOURCES and SHARED: NAME.py as well */
+    const char *runtime; /* libtenon.so, for NAME.py; may be NULL */
 } Output;
 
 /* Like exit statuses: 0 done, 1 a file cannot be written, 3 the machine lacks something, 4 a

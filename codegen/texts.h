@@ -23,6 +23,7 @@ extern const char codegen_tile_text[];
 extern const char codegen_scatter_text[], codegen_cuda_scatter_text[];
 extern const char codegen_cumulate_text[], codegen_cuda_cumulate_text[];
 extern const char codegen_attention_text[], codegen_cuda_attention_text[];
+extern const char codegen_module_text[]; /* module.py */
 extern const char codegen_sort_text[], codegen_cuda_sort_text[];
 
 #endif

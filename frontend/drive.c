@@ -116,14 +116,6 @@ static void set_options(Drive *d)
 #endif
 }
 
-/* What the language or the command has and this version does not. */
-static int unsupported(const Options *o)
-{
-    if (o->python)
-        return message_error(STATUS_USAGE, "-python is not supported yet");
-    return STATUS_DONE;
-}
-
 /* What -fgrad= may name in a program: float arguments of its methods. Parameters are no mistake,
  * though their gradients are always made. */
 static void add_differentiable(Drive *d, const Program *p, Texts *names)
@@ -253,9 +245,7 @@ static int check(Drive *d)
 
 int drive(Drive *d)
 {
-    int status = unsupported(d->o);
-    if (!status)
-        status = check_overwrite(d->o);
+    int status = check_overwrite(d->o);
     if (!status)
         status = check_outputs(d->o);
     if (status)

@@ -151,6 +151,8 @@ static int write_model(Drive *d, Program *p, OutputResult *all)
                : o->mode == MODE_shared ? OUTPUT_SHARED
                                         : OUTPUT_OBJECT;
     out.out = o->output;
+    out.python = o->python;
+    out.runtime = o->python ? place_library(d->a, "libtenon.so") : NULL;
     if (out.kind != OUTPUT_SOURCES) {
         const bool object = out.kind == OUTPUT_OBJECT;
         const int unwritable =

@@ -119,8 +119,10 @@ void declare_sizes(Model *m, Sym method, const Env *env, const AstType *t);
 void read_trains(Model *m);
 /** STEP and UPDATE graphs, slots of the optimizers; appends their INIT to `init`. */
 void make_steps(Model *m, Graph *init);
-/** The number that the loss's gradient begins with under -famp=f16. */
-Val loss_scale(Elab *e, Train *t, DType type);
+/** The slot of the number that the loss's gradient begins with under -famp=f16. */
+uint32_t loss_scale(Elab *e, Train *t);
+/** Slots of the averages that trains keep of their parameters; appends their INIT to `init`. */
+void make_averages(Model *m, Graph *init);
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init);
 
 /* ---- elab_test.c ---- */

@@ -359,7 +359,8 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
         wrt[i] = moved->at[i]->stand_in;
     Val dy = {0, 0}; /* 1 */
     if (ok && e->o->amp == DT_f16)
-        dy = loss_scale(e, t, val_info(e->p, g, g->results.at[0].val)->dtype);
+        dy = build_cast(&e->b, build_state(&e->b, loss_scale(e, t)),
+                        val_info(e->p, g, g->results.at[0].val)->dtype);
     if (ok)
         ok = differentiate(&e->b, &g->results.at[0].val, &dy, 1, wrt, moved->n, d);
     if (!ok) {
@@ -444,6 +445,7 @@ static void make_step(Model *m, Train *t, Graph *init)
 
     Sym name = sym_new(e, arena_printf(e->a, "%s.update", sym(e, t->name)));
     g = begin_trace(m, name, t->name, GRAPH_UPDATE, true);
+                      .scale = e->o->amp == DT_f16 ? loss_scale(e, t) : 0,
     g->at = t->decl->at;
     e->b.stage = STAGE_UPDATE;
     for (uint32_t i = 0; i < m->segments.n; i++) {

@@ -29,6 +29,7 @@ enum {
     SHOW = 1 << MODE_show,
     REPORT = 1 << MODE_report,
     SOURCE = 1 << MODE_source,
+    LIBRARY = SOURCE | 1 << MODE_shared,
     CODE = SOURCE | 1 << MODE_compile | 1 << MODE_shared | 1 << MODE_executable,
     ANY = (1 << (MODE_explain + 1)) - 1
 };

@@ -192,6 +192,7 @@ typedef struct {
     Sym method;           /* the loss: "loss" */
     uint32_t graph_step;  /* index in graphs, set by the frontend */
     int accumulate;       /* N calls a step; 1 normally */
+    uint32_t scale;       /* slot of what the loss's gradient is multiplied by, or 0 */
     VEC(uint32_t) hypers; /* slots */
     Span at;
 } TrainInfo;

@@ -146,6 +146,8 @@ static void parse_train(Scan *q)
     t.graph_step = (uint32_t)text_integer_in(q, 0, UINT32_MAX);
     text_expect(q, "accumulate=");
     t.accumulate = (int)text_integer_in(q, 1, INT32_MAX);
+    if (text_accept(q, "scale"))
+        t.scale = slot_ref(q);
     if (text_accept(q, "hypers"))
         do
             vec_push(q->cx->perm, &t.hypers, slot_ref(q));

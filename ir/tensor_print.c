@@ -545,6 +545,10 @@ static void print_trains(const Program *p, StrBuf *out)
         sb_puts(out, "train ");
         print_name(p, t->method, out);
         sb_printf(out, " graph=%u accumulate=%d", t->graph_step, t->accumulate);
+        if (t->scale) {
+            sb_puts(out, " scale ");
+            print_slot(p, t->scale, out);
+        }
         for (uint32_t k = 0; k < t->hypers.n; k++) {
             sb_puts(out, k ? ", " : " hypers ");
             print_slot(p, t->hypers.at[k], out);

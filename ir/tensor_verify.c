@@ -255,6 +255,8 @@ const char *program_verify(const Program *p)
         const TrainInfo *t = &p->trains.at[i];
         if (t->graph_step >= p->graphs.n)
             fail(&q, 0, "train %s has no graph", sym_text(p->cx->names, t->method));
+        if (t->scale >= p->slots.n)
+            fail(&q, 0, "train %s has no scale", sym_text(p->cx->names, t->method));
         for (uint32_t k = 0; k < t->hypers.n; k++)
             if (t->hypers.at[k] >= p->slots.n || p->slots.at[t->hypers.at[k]].kind != SLOT_HYPER)
                 fail(&q, 0, "train %s names a slot that is no hyper-parameter",

@@ -119,7 +119,30 @@ static Val drop_frozen(Builder *b, uint32_t slot, Val d)
     return moves ? build_concat(b, in, count, 0) : (Val){0, 0};
 }
 
-static void commit_gradients(Builder *b, const Wanted *w, const Val *d)
+/* A segment's gradient divided by the number in a slot, where there is one: piece by piece, as it
+ * is added to the gradients so far. */
+static Val divided_by(Builder *b, Val v, uint32_t slot)
+{
+    if (!slot)
+        return v;
+    const TypeInfo t = *val_info(b->p, b->g, v);
+    const Node n = *graph_node(b->g, v);
+    b->stage = STAGE_BACKWARD;
+    const Val inverse = build2(b, OP_div, build_const(b, DT_f64, 1), build_state(b, slot));
+    const Val by = build_cast(b, build_at_place(b, inverse, t.place), t.dtype);
+    if (n.op != OP_concat)
+        return build2(b, OP_mul, v, by);
+    Val *in = arena_array(b->p->cx->scratch, Val, n.nin);
+    for (uint32_t k = 0; k < n.nin; k++) {
+        double zero;
+        const bool none = graph_constant(b->g, n.in[k], &zero) && zero == 0;
+        in[k] = none ? n.in[k] : build2(b, OP_mul, n.in[k], by);
+    }
+    return build_concat(b, in, n.nin, 0);
+}
+
+/* scale: the slot of the number that all of d is multiplied by, or 0. */
+static void commit_gradients(Builder *b, const Wanted *w, const Val *d, uint32_t scale)
 {
     for (uint32_t i = 0; i < w->segments.n; i++) {
         Val v = d[w->params.n + i];
@@ -128,7 +151,7 @@ static void commit_gradients(Builder *b, const Wanted *w, const Val *d)
             v = drop_frozen(b, slot, v);
         if (v.node) {
             uint32_t grad = segment_grad_slot(b->p, slot);
-            graph_commit(b->p, b->g, grad, segment_accumulate(b, grad, v));
+            graph_commit(b->p, b->g, grad, segment_accumulate(b, grad, divided_by(b, v, scale)));
         }
     }
 }
@@ -177,9 +200,19 @@ static bool add_derivatives(Pipeline *pl, uint32_t index, bool *made)
         const char *name = sym_text(p->cx->names, param.name);
         graph_result(p, g, sym_of(p->cx->names, arena_printf(a, "d_%s", name)), v, param.at);
     }
-    commit_gradients(&b, &w, d);
+    commit_gradients(&b, &w, d, 0);
     vec_push(p->cx->perm, &pl->joints, joint);
     return true;
+}
+
+/* The scale of the method's train under -famp=f16: small gradients would be lost on their way back
+ * through halves without it. */
+static uint32_t loss_scale(const Program *p, const Graph *g)
+{
+    for (uint32_t i = 0; i < p->trains.n; i++)
+        if (sym_eq(p->trains.at[i].method, g->method))
+            return p->trains.at[i].scale;
+    return 0;
 }
 
 /* Value and gradients of the parameters in one graph. */
@@ -191,11 +224,15 @@ static bool add_grad_graph(Pipeline *pl, const Graph *training)
     Builder b = builder_for(p, g);
     Val y = g->results.at[0].val;
     Val *d = arena_array(p->cx->scratch, Val, w.wrt.n);
-    if (!differentiate(&b, &y, NULL, 1, w.wrt.at, w.wrt.n, d))
+    const uint32_t scale = loss_scale(p, g);
+    Val dy = {0, 0}; /* 1 */
+    if (scale)
+        dy = build_cast(&b, build_state(&b, scale), val_info(p, g, y)->dtype);
+    if (!differentiate(&b, &y, &dy, 1, w.wrt.at, w.wrt.n, d))
         return false;
     if (!any(d, w.wrt.n))
         return true;
-    commit_gradients(&b, &w, d);
+    commit_gradients(&b, &w, d, scale);
     g->kind = GRAPH_GRAD;
     vec_push(p->cx->perm, &p->graphs, simplify_graph(p, g, true));
     return true;
