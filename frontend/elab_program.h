@@ -121,8 +121,6 @@ void read_trains(Model *m);
 void make_steps(Model *m, Graph *init);
 /** The slot of the number that the loss's gradient begins with under -famp=f16. */
 uint32_t loss_scale(Elab *e, Train *t);
-/** Slots of the averages that trains keep of their parameters; appends their INIT to `init`. */
-void make_averages(Model *m, Graph *init);
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init);
 
 /* ---- elab_test.c ---- */

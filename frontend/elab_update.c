@@ -62,15 +62,15 @@ static uint32_t scalar_slot(const Update *u, const char *name, SlotKind kind, DT
 static Value hyper(const Update *u, const char *name, double initial)
 {
     const uint32_t before = u->e->p->slots.n;
-    uint32_t slot = scalar_slot(u, name, SLOT_HYPER, DT_f64, initial);
-    if (u->e->p->slots.n > before)
-        vec_push(u->e->a, &vec_last(&u->e->p->trains).hypers, slot);
     if (u->e->o->amp == DT_f16 && !strcmp(name, "scale")) {
         elab_error(u->e, DIAG_bad_train, u->t->decl->at,
                    "-famp=f16 has a 'scale' of its own, of the loss: that of the optimizer needs "
                    "another name");
         return v_poison();
     }
+    uint32_t slot = scalar_slot(u, name, SLOT_HYPER, DT_f64, initial);
+    if (u->e->p->slots.n > before)
+        vec_push(u->e->a, &vec_last(&u->e->p->trains).hypers, slot);
     return v_late(u->e, build_state(&u->e->b, slot));
 }
 
@@ -218,45 +218,12 @@ static uint32_t segment_slot(const Update *u, const char *what, const Segment *s
 
 static uint32_t moment_slot(const Update *u, const Env *env, const AstStmt *s, const Segment *seg)
 {
-    Elab *e = u->e;
-    Env inner = *env;
-    const Value info = {.kind = V_info, .state = st};
-    TypeInfo type;
-    inner.scope = scope_push(e, NULL);
-    scope_set(e, inner.scope, sym_new(e, "p"), info, s->at);
-    if (!type_eval(e, &inner, s->type, &type, NULL))
-        return false;
-    for (uint32_t i = 0; i < type.rank; i++) {
-        int64_t n;
-        if (!dim_is_const(e->dims, type.shape[i], &n)) {
-            elab_error(e, DIAG_bad_type, s->type->at,
-                       "the sizes of an optimizer's buffer are known while compiling");
-            return false;
-        }
-    }
-    type.place = st->type.place;
-    st->type = type;
-    return true;
-}
-
-/* `buffer b: [..] = ..`: for each parameter a tensor of this shape. Else buffers are like the
- * parameters, all behind each other as these are. NULL: a message was given. */
-static const Segment *buffer_layout(const Update *u, const Env *env, const AstStmt *s,
-                                    const Segment *seg)
-{
-    Elab *e = u->e;
-    if (!s->type || s->type->kind != TYPE_tensor)
-        return seg;
-    Segment *own = arena_new(e->a, Segment);
-    *own = (Segment){.slot = seg->slot, .dtype = seg->dtype, .place = seg->place};
-    for (uint32_t i = 0; i < seg->states.n; i++) {
-        State *st = arena_new(e->a, State);
-        *st = *seg->states.at[i];
-        if (!shape_for(u, env, s, st))
-            return NULL;
-        segment_add(e, own, st);
-    }
-    return own;
+    bool made;
+    DType dtype = buffer_dtype(u->e, s->type, seg->dtype);
+    uint32_t slot = segment_slot(u, sym(u->e, s->name.sym), seg, dtype, s->at, &made);
+    if (made && u->init)
+        init_moment(u, env, s, seg, slot, dtype);
+    return slot;
 }
 
 /* ---- the body of the optimizer ---- */
@@ -275,32 +242,6 @@ static void declare_body(const Update *u, const Env *env, const AstStmts *body, 
     Instance *inst = env->inst;
     for (uint32_t i = 0; i < body->n; i++) {
         const AstStmt *s = body->at[i];
-static void declare_buffer(const Update *u, const Env *env, const AstStmt *s, const Segment *seg,
-                           Moments *moments)
-{
-    Elab *e = u->e;
-    const char *name = sym(e, s->name.sym);
-    if (u->t->average.kind == V_fn && strcmp(name, AVERAGE) == 0) {
-        elab_error(e, DIAG_bad_train, s->name.at,
-                   "a train with an average needs the name '%s': the optimizer's buffer needs another",
-                   name);
-        return;
-    }
-    State *st = arena_new(e->a, State);
-    *st = (State){.saved = true, .name = s->name.sym, .at = s->name.at, .file = env->file};
-    Moment mo = {.stmt = s, .state = st, .layout = buffer_layout(u, env, s, seg)};
-    if (!mo.layout)
-        return;
-    bool made;
-    const DType dtype = buffer_dtype(e, s->type, seg->dtype);
-    mo.slot = segment_slot(u, name, mo.layout, dtype, s->at, &made);
-    if (made && u->init)
-        init_moment(u, env, s, mo.layout, mo.slot, dtype);
-    vec_push(e->a, moments, mo);
-    vec_push(e->a, &env->inst->members,
-             ((Member){.name = s->name.sym, .kind = MEMBER_state, .state = st, .at = s->name.at}));
-}
-
         Body ret = {0};
         if (s->kind == ST_buffer) {
             State *st = arena_new(e->a, State);
