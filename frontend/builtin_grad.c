@@ -62,6 +62,42 @@ bool builtin_grad(Elab *e, const Call *c, Value *out)
 
 /* ---- other parameters ---- */
 
+/* A parameter without an average stands for itself. */
+bool builtin_averages(Elab *e, const Call *c, Value *out)
+{
+    States below = {0};
+    Values v = {0};
+    uint32_t kept = 0;
+    if (!holds_instance(&c->arg[0])) {
+        elab_error(e, DIAG_bad_type, c->arg_at[0], "averages wants a module, not %s",
+                   a_kind(&c->arg[0]));
+        return false;
+    }
+    if (e->b.g == e->making || e->capture) {
+        elab_error(e, DIAG_misplaced, c->at,
+                   e->capture ? "averages cannot stand in a scan or in a function with a derivative of its own"
+                              : "averages stands in a method");
+        return false;
+    }
+    states_below(e, &c->arg[0], &below);
+    for (uint32_t i = 0; i < below.n; i++) {
+        State *s = below.at[i];
+        if (!s->is_param)
+            continue;
+        kept += s->average > 0;
+        vec_push(e->a, &v,
+                 s->average ? v_tensor(e, build_view(&e->b, &e->p->state.at[s->average - 1]))
+                            : state_value(e, s));
+    }
+    if (!kept) {
+        Diag *d = elab_error(e, DIAG_bad_state, c->at, "no train keeps averages of these parameters");
+        diag_note(e->diags, d, (Span){0}, "one does with a setting such as: average = optim.ema(0.999)");
+        return false;
+    }
+    *out = v_list(e, v.at, v.n);
+    return true;
+}
+
 typedef struct {
     State *state;
     Val stand_in;

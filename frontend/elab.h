@@ -152,6 +152,7 @@ struct State {
     VEC(Sym) aliases;
     uint32_t id;   /* from 1, in order of making */
     uint32_t view; /* index in p->state + 1, once laid out */
+    uint32_t average; /* the same of the average that a train keeps of it, or 0 */
     Val now;       /* value assigned in the graph now_graph, or node 0 */
     Graph *now_graph;
     Val stand_in; /* an input that stands for the parameter in stand_in_graph, or node 0 */
@@ -463,8 +464,8 @@ bool arg_float(Elab *e, const Call *c, uint32_t i, double *out); /* static int o
 bool arg_string(Elab *e, const Call *c, uint32_t i, const char **out);
 bool arg_dtype(Elab *e, const Call *c, uint32_t i, DType fallback, DType *out);
 bool arg_dim(Elab *e, const Call *c, uint32_t i, Dim *out);
-/** An axis of a tensor of that rank (negative counts from the end), as 0..rank-1. */
 bool arg_size(Elab *e, const Call *c, uint32_t i, Dim *out); /* not below 0 */
+/** An axis of a tensor of that rank (negative counts from the end), as 0..rank-1. */
 bool arg_axis(Elab *e, const Call *c, uint32_t i, uint32_t rank, uint32_t *out);
 /** One axis or a list, sorted, without repeats; none or left out: all. */
 bool arg_axes(Elab *e, const Call *c, uint32_t i, uint32_t rank, int64_t *axes, uint32_t *n);

@@ -50,10 +50,8 @@ static Segment *segment_for(Model *m, const State *s, uint32_t index)
     return &vec_last(&m->segments);
 }
 
-static void place_param(Model *m, State *s, uint32_t index)
+void segment_add(Elab *e, Segment *seg, State *s)
 {
-    Elab *e = m->e;
-    Segment *seg = segment_for(m, s, index);
     int64_t align = ALIGN_BYTES / dtype_size(seg->dtype), n = numel(e, &s->type);
     if (n < 0 || n > INT64_MAX / 16 - seg->size) {
         diag_report(e->diags, DIAG_bad_state, s->at, "'%s' is too large", sym(e, s->name));
@@ -62,6 +60,11 @@ static void place_param(Model *m, State *s, uint32_t index)
     vec_push(e->a, &seg->states, s);
     vec_push(e->a, &seg->offset, seg->size);
     seg->size += (n + align - 1) / align * align;
+}
+
+static void place_param(Model *m, State *s, uint32_t index)
+{
+    segment_add(m->e, segment_for(m, s, index), s);
 }
 
 static void add_view(Elab *e, State *s, uint32_t slot, int64_t offset)

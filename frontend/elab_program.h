@@ -20,7 +20,7 @@ typedef struct {
     Optim *optim;
     VEC(TrainGroup) groups;
     VEC(int) group_of; /* e->states index -> group, or -1: not moved by this train */
-    Value clip_norm, clip_value;
+    Value clip_norm, clip_value, average;
     int64_t accumulate, micro;
     uint32_t counter; /* slot of the step count */
 } Train;
@@ -88,6 +88,8 @@ void end_init(Model *m, Graph *g);
  * parts[i] {0,0}: zeros. */
 Val join_segment(Elab *e, const Segment *s, const Val *parts, DType dtype);
 Val segment_part(Elab *e, const Segment *s, uint32_t i, Val whole);
+/** Puts a state behind those of the segment. */
+void segment_add(Elab *e, Segment *seg, State *s);
 
 /* ---- elab_method.c ---- */
 
@@ -121,6 +123,8 @@ void read_trains(Model *m);
 void make_steps(Model *m, Graph *init);
 /** The slot of the number that the loss's gradient begins with under -famp=f16. */
 uint32_t loss_scale(Elab *e, Train *t);
+/** Slots of the averages that trains keep of their parameters; appends their INIT to `init`. */
+void make_averages(Model *m, Graph *init);
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init);
 
 /* ---- elab_test.c ---- */
@@ -129,8 +133,8 @@ bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph
 void make_tests(Model *m);
 /** Whether some test of the file names this model and another one. */
 bool tested_jointly(const FileEnv *f, Sym model);
+/** Whether the file has tests and no models. */
+bool tests_alone(const FileEnv *f);
 void make_test(Model *m, const AstDecl *d);
 
 #endif
-/** Whether the file has tests and no models. */
-bool tests_alone(const FileEnv *f);

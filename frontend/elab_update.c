@@ -17,6 +17,9 @@ typedef struct {
     Val last;       /* with `accumulate`: bool[], whether this call makes a step; else node 0 */
 } Update;
 
+/* What the average of a train's parameters is called in state files: METHOD.average.PARAMETER. */
+static const char AVERAGE[] = "average";
+
 /* slot <- v, on calls that make a step. */
 static void commit(const Update *u, uint32_t slot, Val v)
 {
@@ -181,7 +184,8 @@ static void init_moment(const Update *u, const Env *env, const AstStmt *s, const
     e->entry = entry;
 }
 
-/* METHOD.WHAT.SEGMENT, with a view for each parameter; *made: it is new. */
+/* METHOD.WHAT.SEGMENT, with a view for each parameter, laid out as `seg` or in shapes of its own;
+ * *made: it is new. */
 static uint32_t segment_slot(const Update *u, const char *what, const Segment *seg, DType dtype,
                              Span at, bool *made)
 {
@@ -195,6 +199,7 @@ static uint32_t segment_slot(const Update *u, const char *what, const Segment *s
         return slot;
     TypeInfo t = *type_info(e->p, e->p->slots.at[seg->slot].type);
     t.dtype = dtype;
+    t.shape[0] = dim_const(e->dims, seg->size);
     slot = program_add_slot(e->p, (Slot){.name = name,
                                          .kind = SLOT_MOMENT,
                                          .type = type_make(e->p, t),
@@ -216,14 +221,48 @@ static uint32_t segment_slot(const Update *u, const char *what, const Segment *s
     return slot;
 }
 
-static uint32_t moment_slot(const Update *u, const Env *env, const AstStmt *s, const Segment *seg)
+/* The shape of a buffer that has one of its own, from its type, in which `p` has the parameter's. */
+static bool shape_for(const Update *u, const Env *env, const AstStmt *s, State *st)
 {
-    bool made;
-    DType dtype = buffer_dtype(u->e, s->type, seg->dtype);
-    uint32_t slot = segment_slot(u, sym(u->e, s->name.sym), seg, dtype, s->at, &made);
-    if (made && u->init)
-        init_moment(u, env, s, seg, slot, dtype);
-    return slot;
+    Elab *e = u->e;
+    Env inner = *env;
+    const Value info = {.kind = V_info, .state = st};
+    TypeInfo type;
+    inner.scope = scope_push(e, NULL);
+    scope_set(e, inner.scope, sym_new(e, "p"), info, s->at);
+    if (!type_eval(e, &inner, s->type, &type, NULL))
+        return false;
+    for (uint32_t i = 0; i < type.rank; i++) {
+        int64_t n;
+        if (!dim_is_const(e->dims, type.shape[i], &n)) {
+            elab_error(e, DIAG_bad_type, s->type->at,
+                       "the sizes of an optimizer's buffer are known while compiling");
+            return false;
+        }
+    }
+    type.place = st->type.place;
+    st->type = type;
+    return true;
+}
+
+/* `buffer b: [..] = ..`: for each parameter a tensor of this shape. Else buffers are like the
+ * parameters, all behind each other as these are. NULL: a message was given. */
+static const Segment *buffer_layout(const Update *u, const Env *env, const AstStmt *s,
+                                    const Segment *seg)
+{
+    Elab *e = u->e;
+    if (!s->type || s->type->kind != TYPE_tensor)
+        return seg;
+    Segment *own = arena_new(e->a, Segment);
+    *own = (Segment){.slot = seg->slot, .dtype = seg->dtype, .place = seg->place};
+    for (uint32_t i = 0; i < seg->states.n; i++) {
+        State *st = arena_new(e->a, State);
+        *st = *seg->states.at[i];
+        if (!shape_for(u, env, s, st))
+            return NULL;
+        segment_add(e, own, st);
+    }
+    return own;
 }
 
 /* ---- the body of the optimizer ---- */
@@ -232,8 +271,35 @@ typedef struct {
     const AstStmt *stmt;
     State *state;
     uint32_t slot;
+    const Segment *layout;
 } Moment;
 typedef VEC(Moment) Moments;
+
+static void declare_buffer(const Update *u, const Env *env, const AstStmt *s, const Segment *seg,
+                           Moments *moments)
+{
+    Elab *e = u->e;
+    const char *name = sym(e, s->name.sym);
+    if (u->t->average.kind == V_fn && strcmp(name, AVERAGE) == 0) {
+        elab_error(e, DIAG_bad_train, s->name.at,
+                   "a train with an average needs the name '%s': the optimizer's buffer needs another",
+                   name);
+        return;
+    }
+    State *st = arena_new(e->a, State);
+    *st = (State){.saved = true, .name = s->name.sym, .at = s->name.at, .file = env->file};
+    Moment mo = {.stmt = s, .state = st, .layout = buffer_layout(u, env, s, seg)};
+    if (!mo.layout)
+        return;
+    bool made;
+    const DType dtype = buffer_dtype(e, s->type, seg->dtype);
+    mo.slot = segment_slot(u, name, mo.layout, dtype, s->at, &made);
+    if (made && u->init)
+        init_moment(u, env, s, mo.layout, mo.slot, dtype);
+    vec_push(e->a, moments, mo);
+    vec_push(e->a, &env->inst->members,
+             ((Member){.name = s->name.sym, .kind = MEMBER_state, .state = st, .at = s->name.at}));
+}
 
 static void declare_body(const Update *u, const Env *env, const AstStmts *body, const Segment *seg,
                          Moments *moments)
@@ -244,14 +310,7 @@ static void declare_body(const Update *u, const Env *env, const AstStmts *body, 
         const AstStmt *s = body->at[i];
         Body ret = {0};
         if (s->kind == ST_buffer) {
-            State *st = arena_new(e->a, State);
-            *st = (State){.saved = true, .name = s->name.sym, .at = s->name.at, .file = env->file};
-            Moment mo = {.stmt = s, .state = st, .slot = moment_slot(u, env, s, seg)};
-            vec_push(e->a, moments, mo);
-            vec_push(
-                e->a, &inst->members,
-                ((Member){
-                    .name = s->name.sym, .kind = MEMBER_state, .state = st, .at = s->name.at}));
+            declare_buffer(u, env, s, seg, moments);
         } else if (s->kind == ST_fn) {
             Fn *fn = arena_new(e->a, Fn);
             *fn = (Fn){.ast = s->fn, .file = env->file, .inst = inst, .name = s->fn->name.sym};
@@ -346,6 +405,37 @@ static Val keep_unreached(const Update *u, const Segment *seg, const bool *reach
     return join_segment(e, seg, parts, type_at(e, new_v)->dtype);
 }
 
+/* The average of a segment moves to where its train wants it, now that the parameters have moved. */
+static bool follow(const Update *u, const Segment *seg, uint32_t k, Val p)
+{
+    Elab *e = u->e;
+    const Value *f = &u->t->average;
+    const Span at = u->t->decl->at;
+    if (f->kind != V_fn)
+        return true;
+    bool made;
+    const uint32_t slot = segment_slot(u, AVERAGE, seg, seg->dtype, at, &made);
+    const Val old = build_state(&e->b, slot);
+    const uint32_t from = e->b.g->nodes.n;
+    Args args = {0};
+    vec_push(e->a, &args, ((Arg){.value = v_tensor(e, old), .at = at}));
+    vec_push(e->a, &args, ((Arg){.value = v_tensor(e, p), .at = at}));
+    vec_push(e->a, &args, ((Arg){.value = v_late(e, u->step), .at = at}));
+    const Value v = call_fn(e, f->fn, &args, at);
+    if (is_poison(&v))
+        return false;
+    const Val fresh = v.kind == V_tensor ? use_val(e, &v) : (Val){0, 0};
+    if (!fresh.node || val_info(e->p, e->b.g, fresh)->rank != 1 ||
+        dim_equal(e->dims, type_at(e, fresh)->shape[0], type_at(e, old)->shape[0]) != YES ||
+        !all_pointwise(e->b.g, from)) {
+        elab_error(e, DIAG_bad_train, f->fn->ast->at,
+                   "an average is a value for each element of a parameter, of that element alone");
+        return false;
+    }
+    commit(u, slot, keep_unreached(u, seg, u->reached[k], build_cast(&e->b, fresh, seg->dtype), old));
+    return true;
+}
+
 static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step, Moments *moments)
 {
     Elab *e = u->e;
@@ -360,7 +450,7 @@ static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step
     for (uint32_t i = 0; i < moments->n; i++)
         commit(u, moments->at[i].slot,
                keep_unreached(u, seg, u->reached[k], moments->at[i].state->now, old[i]));
-    return true;
+    return follow(u, seg, k, new_p);
 }
 
 static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step, Moments *moments)
@@ -375,7 +465,8 @@ static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step,
     for (uint32_t i = 0; i < n; i++) {
         Val *old = arena_array(e->a, Val, moments->n);
         for (uint32_t j = 0; j < moments->n; j++)
-            old[j] = segment_part(e, seg, i, build_state(&e->b, moments->at[j].slot));
+            old[j] = segment_part(e, moments->at[j].layout, i,
+                                  build_state(&e->b, moments->at[j].slot));
         Val p = segment_part(e, seg, i, whole), g = segment_part(e, seg, i, u->grads[k]);
         new_p[i] = p;
         if (u->reached[k][i] && !call_step(u, step, moments, old, p, g, &new_p[i]))
@@ -383,13 +474,14 @@ static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step,
         for (uint32_t j = 0; j < moments->n; j++)
             new_m[j][i] = u->reached[k][i] ? moments->at[j].state->now : old[j];
     }
-    commit(u, seg->slot, join_segment(e, seg, new_p, seg->dtype));
+    const Val joined = join_segment(e, seg, new_p, seg->dtype);
+    commit(u, seg->slot, joined);
     for (uint32_t j = 0; j < moments->n; j++) {
         uint32_t slot = moments->at[j].slot;
         DType t = type_info(e->p, e->p->slots.at[slot].type)->dtype;
-        commit(u, slot, join_segment(e, seg, new_m[j], t));
+        commit(u, slot, join_segment(e, moments->at[j].layout, new_m[j], t));
     }
-    return true;
+    return follow(u, seg, k, joined);
 }
 
 static bool step_segment(const Update *u, uint32_t k, int group)
@@ -410,7 +502,10 @@ static bool step_segment(const Update *u, uint32_t k, int group)
     }
     if (diag_errors(e->diags) > before)
         return false;
-    if (!looks_at_shape(e, step->value.fn) && step_whole(u, seg, k, step->value.fn, &moments))
+    bool alike = true; /* all buffers lie as the parameters do */
+    for (uint32_t i = 0; i < moments.n; i++)
+        alike &= moments.at[i].layout == seg;
+    if (alike && !looks_at_shape(e, step->value.fn) && step_whole(u, seg, k, step->value.fn, &moments))
         return true;
     if (diag_errors(e->diags) > before)
         return false;
@@ -565,6 +660,31 @@ static void skip_if_bad(Update *u, Val good, uint32_t first)
     graph_commit(e->p, u->g, calls, build3(b, OP_where, good, left, zero));
     const Val more = build3(b, OP_where, good, zero, one);
     graph_commit(e->p, u->g, skipped, build2(b, OP_add, build_state(b, skipped), more));
+}
+
+void make_averages(Model *m, Graph *init)
+{
+    Elab *e = m->e;
+    for (uint32_t i = 0; i < m->trains.n; i++) {
+        Train *t = &m->trains.at[i];
+        const Update u = {.m = m, .t = t, .e = e, .init = init};
+        if (t->average.kind != V_fn)
+            continue;
+        for (uint32_t k = 0; k < m->segments.n; k++) {
+            const Segment *seg = &m->segments.at[k];
+            if (!seg->grad || seg->key.at[i] < 0)
+                continue;
+            bool made;
+            const uint32_t before = e->p->state.n;
+            const uint32_t slot = segment_slot(&u, AVERAGE, seg, seg->dtype, t->decl->at, &made);
+            Val *parts = arena_array(e->a, Val, seg->states.n);
+            for (uint32_t j = 0; j < seg->states.n; j++) {
+                parts[j] = use_val(e, &seg->states.at[j]->initial);
+                seg->states.at[j]->average = before + j + 1;
+            }
+            graph_commit(e->p, init, slot, join_segment(e, seg, parts, seg->dtype));
+        }
+    }
 }
 
 bool make_update(Model *m, Train *t, Graph *g, Val *grads, bool **reached, Graph *init)

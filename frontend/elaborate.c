@@ -364,6 +364,7 @@ static void make_model(Elab *e, FileEnv *f, const AstDecl *d, const AstExpr *val
         return;
     layout_states(&m);
     Graph *init = begin_init(&m);
+    make_averages(&m, init);
     trace_methods(&m);
     if (diag_errors(e->diags) == before)
         make_steps(&m, init);
