@@ -1,6 +1,7 @@
 /* drive.c: from options to stages. SPDX-License-Identifier: MIT */
-#include "frontend/device.h"
 #include "frontend/drive.h"
+#include "frontend/choose.h"
+#include "frontend/device.h"
 
 #include "codegen/output.h"
 
@@ -165,11 +166,31 @@ static int check_gradients(Drive *d)
     }
 }
 
+/* What this mode has no use for goes through no pass. */
+static int choose(Drive *d)
+{
+    const char *list = d->o->only;
+    if (d->o->mode == MODE_train)
+        choose_trained(d->c);
+    if (d->o->mode == MODE_run && d->method) /* its own message says which methods there are */
+        (void)choose_named(d->c, d->method, d->o->grad || d->o->training);
+    const char *unknown = list ? choose_named(d->c, list, true) : NULL;
+    if (!unknown)
+        return STATUS_DONE;
+    int n;
+    const char **names = choose_names(d->c, &n), *near = diag_nearest(unknown, names, n);
+    return message_error(STATUS_INPUT, "-only=%s: there is no method or training step '%s'%s%s%s",
+                         list, unknown, near ? "; did you mean '" : "", near ? near : "",
+                         near ? "'?" : "");
+}
+
 int drive_front(Drive *d)
 {
     Compile *c = d->c;
     const bool made = compile_read(c) && compile_elaborate(c);
-    const int bad = made ? check_gradients(d) : STATUS_DONE;
+    int bad = made ? check_gradients(d) : STATUS_DONE;
+    if (made && !bad)
+        bad = choose(d);
     if (bad) {
         drive_messages(d);
         return bad;

@@ -457,6 +457,8 @@ static const char **text_of(Options *o, Id id)
         return &o->instantiate;
     case OPT_depend_file:
         return &o->depend_file;
+    case OPT_only:
+        return &o->only;
     case OPT_gradients:
         return &o->gradients;
     case OPT_load:

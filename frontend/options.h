@@ -67,6 +67,7 @@ typedef struct {
     DType amp;   /* DT_none: off */
     bool tune;   /* -tune */
     bool fast_math, tf32, deterministic, cublas;
+    const char *only;      /* -only, or NULL */
     const char *gradients; /* -fgrad, or NULL */
     const char *remat;     /* -fremat, or NULL */
 

@@ -162,6 +162,27 @@ for list in all none weights x,h,c; do
     expect 0 -- "$tenon" -check "$lltm" -fgrad=$list
 done
 
+# --- -only ---------------------------------------------------------------------------------------------
+expect 0 'graph @init' '@loss.step step' '!loss.update update' '!of forward' '!backward' '!grad of' -- \
+    "$tenon" -E=ir:split "$digits" -only=loss.step
+expect 0 'forward_train of forward' 'backward of forward' '!of loss' '!@loss.step step' '!of accuracy' -- \
+    "$tenon" -E=ir:split "$digits" -only=forward
+expect 0 -- "$tenon" -c "$digits" -target=cpu -only=loss.step -o only.o
+expect 0 'digits_loss_step' '!digits_forward' '!digits_loss_update' -- cat only.h
+cat >defaults.tn <<'END'
+module M {
+    fn f(x: [B], y: [B] = ones) -> [B] { return x + y }
+    fn g(x: [B]) -> [B] { return x }
+}
+model m = M()
+END
+expect 0 'f_without_y' '!@g method' -- "$tenon" -E=ir:split defaults.tn -only=f
+expect 0 '= 2 2' -- "$tenon" -run defaults.tn f x=ones B=2
+expect 1 "-only=los.step: there is no method or training step 'los.step'; did you mean 'loss.step'" -- \
+    "$tenon" -S "$digits" -only=los.step -o out/
+expect 1 "there is no method or training step ''" -- "$tenon" -S "$digits" -only=loss, -o out/
+expect 2 '-only' -- "$tenon" -train "$digits" good.npz -only=loss
+
 # --- values of a run -----------------------------------------------------------------------------------
 loss() { run loss x=zeros B=2 "$@"; }
 expect 0 'loss: f32\[\] =' -- loss y=3

@@ -147,7 +147,7 @@ static void values_are_glued_or_follow(void **state)
 static void choices(void **state)
 {
     const Options o = good(state, "-target=cpu -arch=sm_80,sm_90a -device=cuda:1 -fdtype=bf16 "
-                                  "-famp=f16 -fgrad=x,h -fno-remat -fno-cublas -ftf32 -g "
+                                  "-famp=f16 -fgrad=x,h -only=f,loss.step -fno-remat -fno-cublas -ftf32 -g "
                                   "-fno-deterministic -fremat=all -fplace=auto m.tn")
                           .o;
     assert_true(o.cpu && !o.cuda && o.target_given);
@@ -157,6 +157,7 @@ static void choices(void **state)
     assert_int_equal(o.dtype, DT_bf16);
     assert_int_equal(o.amp, DT_f16);
     assert_string_equal(o.gradients, "x,h");
+    assert_string_equal(o.only, "f,loss.step");
     assert_string_equal(o.disabled.at[0], "remat");
     assert_true(!o.cublas && o.tf32 && o.debug && !o.deterministic && o.place_auto);
 }
