@@ -80,11 +80,19 @@ static bool int_setting(Elab *e, const AstBinding *b, const Value *v, int64_t *o
 static void read_setting(Model *m, Train *t, const Env *env, const AstBinding *b, Value *params)
 {
     Elab *e = m->e;
-    static const char *const known[] = {"clip_norm", "clip_value", "accumulate", "micro", "params"};
+    static const char *const known[] = {"clip_norm", "clip_value", "accumulate", "micro", "params", "average"};
     const char *name = sym(e, b->name.sym);
     Value v = eval(e, env, b->value);
     if (strcmp(name, "params") == 0) {
         *params = v;
+    } else if (strcmp(name, "average") == 0) {
+        if (v.kind == V_fn)
+            t->average = v;
+        else if (!is_poison(&v) && v.kind != V_none)
+            elab_error(e, DIAG_bad_train, b->value->at,
+                       "'average' is a function of an average, the new value and the step, such as "
+                       "optim.ema(0.999), not %s",
+                       a_kind(&v));
     } else if (strcmp(name, "accumulate") == 0) {
         int_setting(e, b, &v, &t->accumulate);
     } else if (strcmp(name, "micro") == 0) {
