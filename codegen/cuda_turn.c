@@ -4,11 +4,18 @@
  *   for i in 0..I grid { for j in 0..J grid { store y[i, j] = relu(x[j, i]) } }      turned
  *
  * A row of the shared memory has 33 elements: neither its rows nor its columns meet in a bank.
+ * Where one axis is short, such as the channels of an image, a tile is all of it by 64 or 128: it
+ * goes through shared memory in the order in which the short axis' neighbours are neighbours, and
+ * something is left out wherever lanes along the other axis would meet in a bank again.
  * SPDX-License-Identifier: MIT */
 #include "codegen/cuda_internal.h"
 #include "ir/base/die.h"
 
-enum { SIDE = 32, MAX_LOADS = 6, SHARED_BYTES = 48 << 10 /* that every GPU gives a block */ };
+enum {
+    SIDE = TURN_SIDE,
+    MAX_LOADS = 6,
+    SHARED_BYTES = 48 << 10 /* that every GPU gives a block */
+};
 
 typedef struct {
     Cuda *c;
@@ -19,6 +26,8 @@ typedef struct {
     KExpr load[MAX_LOADS];
     const char *shared[MAX_LOADS], *i0, *j0; /* the tile's first result */
     int nloads, bytes;                       /* of shared memory */
+    KTurn tile;
+    const char *e; /* short axis: the element of the tile */
 } Turn;
 
 static void find_loops(Turn *w)
@@ -32,6 +41,24 @@ static void find_loops(Turn *w)
     CHECK(w->n >= 2);
     w->i = w->grid[w->n - 2];
     w->j = w->grid[w->n - 1];
+    w->tile = kernel_turn(cuda_dims(w->c), w->i->hi, w->j->hi);
+}
+
+/* Elements of the tile between two gaps: 32 banks of words, a small element has one to itself. */
+static int run_of(const Turn *w, int size)
+{
+    int n = w->tile.few;
+    while (n % (size == 8 ? 16 : 32))
+        n += w->tile.few;
+    return n;
+}
+
+static int elements(const Turn *w, int size)
+{
+    const int n = w->tile.i * w->tile.j;
+    if (!w->tile.few)
+        return SIDE * (SIDE + 1);
+    return (n + n / run_of(w, size)) * (size < 4 ? 4 / size : 1);
 }
 
 /* Neighbours along i are neighbours in memory, those along j are not. */
@@ -52,7 +79,8 @@ static void find_loads(Turn *w, KExpr e)
         return;
     t->seen[e.id] = t->mark;
     if (x->kind == KE_LOAD && w->nloads < MAX_LOADS && lies_across(w, x)) {
-        const int bytes = SIDE * (SIDE + 1) * dtype_size(t->k->params.at[x->param].dtype);
+        const int size = dtype_size(t->k->params.at[x->param].dtype);
+        const int bytes = elements(w, size) * size;
         if (w->bytes + bytes <= SHARED_BYTES) { /* else it is read as it lies */
             w->load[w->nloads++] = e;
             w->bytes += bytes;
@@ -68,16 +96,26 @@ static void print_place(Turn *w)
     Cuda *c = w->c;
     KText *t = &c->t;
     DimTable *d = cuda_dims(c);
-    const Dim side = dim_const(d, SIDE);
-    Dim inner = dim_ceildiv(d, w->j->hi, side);
+    Dim inner = dim_ceildiv(d, w->j->hi, dim_const(d, w->tile.j));
+    const Dim rows = dim_ceildiv(d, w->i->hi, dim_const(d, w->tile.i));
     const char *columns = ktext_dim_at(t, inner, PREC_UNARY);
     w->j0 = name_unique(&t->names, "j0");
     w->i0 = name_unique(&t->names, "i0");
-    emit_line(&t->e, "const long long %s = (long long)(blockIdx.x %% %s) * %d;", w->j0, columns,
-              SIDE);
-    const Dim rows = dim_ceildiv(d, w->i->hi, side);
-    emit_line(&t->e, "const long long %s = (long long)(blockIdx.x / %s%s%s) * %d;", w->i0, columns,
-              w->n > 2 ? " % " : "", w->n > 2 ? ktext_dim_at(t, rows, PREC_UNARY) : "", SIDE);
+    if (w->tile.few) {
+        const bool last = w->n == 2;
+        emit_line(&t->e, "const long long %s = (long long)(blockIdx.x%s%s) * %d;",
+                  w->tile.few_i ? w->j0 : w->i0, last ? "" : " % ",
+                  last            ? ""
+                  : w->tile.few_i ? columns
+                                  : ktext_dim_at(t, rows, PREC_UNARY),
+                  w->tile.few_i ? w->tile.j : w->tile.i);
+    } else {
+        emit_line(&t->e, "const long long %s = (long long)(blockIdx.x %% %s) * %d;", w->j0, columns,
+                  SIDE);
+        emit_line(&t->e, "const long long %s = (long long)(blockIdx.x / %s%s%s) * %d;", w->i0,
+                  columns, w->n > 2 ? " % " : "", w->n > 2 ? ktext_dim_at(t, rows, PREC_UNARY) : "",
+                  SIDE);
+    }
     inner = dim_mul(d, inner, rows);
     for (int g = w->n - 3; g >= 0; g--) {
         const char *name = ktext_symbol(t, w->grid[g]->axis,
@@ -89,15 +127,58 @@ static void print_place(Turn *w)
     }
 }
 
-static void open_tile(Turn *w, const char *i, const char *j, bool by_j)
+/* In the order of memory along the short axis (flat), or 32 lanes along the other one. */
+static void open_strip(Turn *w, const char *i, const char *j, bool flat)
 {
     KText *t = &w->c->t;
+    const int few = w->tile.few, n = w->tile.i * w->tile.j;
+    const char *longer = w->tile.few_i ? j : i, *from = w->tile.few_i ? w->j0 : w->i0;
+    const char *shorter = w->tile.few_i ? i : j;
+    emit_raw(&t->e, "#pragma unroll\n");
+    if (flat) {
+        emit_open(&t->e, "for (int %s = %d * threadIdx.y + threadIdx.x; %s < %d; %s += %d) {", w->e,
+                  SIDE, w->e, n, w->e, SIDE * w->c->teams);
+        emit_line(&t->e, "const long long %s = %s + %s / %d, %s = %s %% %d;", longer, from, w->e,
+                  few, shorter, w->e, few);
+    } else {
+        emit_open(&t->e, "for (int q = threadIdx.y; q < %d; q += %d) {", n / SIDE, w->c->teams);
+        emit_line(&t->e, "const int %s = (q / %d * %d + threadIdx.x) * %d + q %% %d;", w->e, few,
+                  SIDE, few, few);
+        emit_line(&t->e, "const long long %s = %s + %s / %d, %s = q %% %d;", longer, from, w->e,
+                  few, shorter, few);
+    }
+    emit_open(&t->e, "if (%s < %s) {", longer,
+              ktext_dim_at(t, (w->tile.few_i ? w->j : w->i)->hi, PREC_LESS));
+}
+
+static void open_tile(Turn *w, const char *i, const char *j, bool load)
+{
+    KText *t = &w->c->t;
+    if (w->tile.few) {
+        open_strip(w, i, j, load == w->tile.few_i);
+        return;
+    }
     emit_raw(&t->e, "#pragma unroll\n");
     emit_open(&t->e, "for (int q = threadIdx.y; q < %d; q += %d) {", SIDE, w->c->teams);
     emit_line(&t->e, "const long long %s = %s + %s, %s = %s + %s;", i, w->i0,
-              by_j ? "threadIdx.x" : "q", j, w->j0, by_j ? "q" : "threadIdx.x");
+              load ? "threadIdx.x" : "q", j, w->j0, load ? "q" : "threadIdx.x");
     emit_open(&t->e, "if (%s < %s && %s < %s) {", i, ktext_dim_at(t, w->i->hi, PREC_LESS), j,
               ktext_dim_at(t, w->j->hi, PREC_LESS));
+}
+
+/* An element of the tile in shared memory. */
+static const char *turned(const Turn *w, int n, bool load)
+{
+    Arena *a = w->c->t.a;
+    const int size = dtype_size(w->c->t.k->params.at[kexpr(w->c->t.k, w->load[n])->param].dtype);
+    if (!w->tile.few)
+        return arena_printf(a, load ? "%s[q][threadIdx.x]" : "%s[threadIdx.x][q]", w->shared[n]);
+    const int run = run_of(w, size);
+    const char *at = w->e;
+    if (run < w->tile.i * w->tile.j)
+        at = arena_printf(a, "%s + %s / %d", at, at, run);
+    return size < 4 ? arena_printf(a, "%s[(%s) * %d]", w->shared[n], at, 4 / size)
+                    : arena_printf(a, "%s[%s]", w->shared[n], at);
 }
 
 static void close_tile(Turn *w)
@@ -122,19 +203,23 @@ void cuda_turned(Cuda *c)
         const KParam *q = &t->k->params.at[kexpr(t->k, w.load[n])->param];
         w.shared[n] =
             name_unique(&t->names, arena_printf(t->a, "%s_turned", cuda_name(c, q->name)));
-        emit_line(&t->e, "__shared__ %s %s[%d][%d];", ktext_element(t, q->dtype), w.shared[n], SIDE,
-                  SIDE + 1);
+        if (w.tile.few)
+            emit_line(&t->e, "__shared__ %s %s[%d];", ktext_element(t, q->dtype), w.shared[n],
+                      elements(&w, dtype_size(q->dtype)));
+        else
+            emit_line(&t->e, "__shared__ %s %s[%d][%d];", ktext_element(t, q->dtype), w.shared[n],
+                      SIDE, SIDE + 1);
     }
+    w.e = name_unique(&t->names, "e");
     open_tile(&w, i, j, true);
     for (int n = 0; n < w.nloads; n++) {
         const KExprInfo *x = kexpr(t->k, w.load[n]);
-        emit_line(&t->e, "%s[q][threadIdx.x] = %s;", w.shared[n], ktext_access(t, x->param, x->at));
+        emit_line(&t->e, "%s = %s;", turned(&w, n, true), ktext_access(t, x->param, x->at));
     }
     close_tile(&w);
     emit_line(&t->e, "__syncthreads();");
     for (int n = 0; n < w.nloads; n++)
-        t->vector[w.load[n].id] =
-            (Text){arena_printf(t->a, "%s[threadIdx.x][q]", w.shared[n]), PREC_PRIMARY};
+        t->vector[w.load[n].id] = (Text){turned(&w, n, false), PREC_PRIMARY};
     open_tile(&w, i, j, false);
     c->in_lanes = c->in_teams = true;
     cuda_block(c, w.body);

@@ -231,3 +231,15 @@ Dim kernel_cells(Program *p, const Kernel *k)
     }
     return cells;
 }
+
+KTurn kernel_turn(const DimTable *t, Dim i, Dim j)
+{
+    int64_t n;
+    for (int k = 0; k < 2; k++) {
+        if (!dim_is_const(t, k ? j : i, &n) || n < 2 || n >= TURN_FEW)
+            continue;
+        const int few = (int)n, many = few <= 8 ? 4 * TURN_SIDE : 2 * TURN_SIDE;
+        return (KTurn){k ? many : few, k ? few : many, few, k == 0};
+    }
+    return (KTurn){TURN_SIDE, TURN_SIDE, 0, false};
+}

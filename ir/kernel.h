@@ -182,7 +182,7 @@ typedef struct Kernel {
     int lanes, teams; /* of a CUDA block: threadIdx.x, threadIdx.y */
     bool cuda;        /* for GPUs; else for the CPU */
     KTile tile;
-    bool turned; /* MAP on CUDA: blocks are 32 x 32 results of the last two grid loops; operands
+    bool turned; /* MAP on CUDA: blocks are tiles (kernel_turn) of the last two grid loops; operands
                     that lie along the last but one are turned in shared memory */
     VEC(KParam) params;
     VEC(KExprInfo) exprs; /* [0] unused */
@@ -203,6 +203,15 @@ Kernel *kernel_create(Program *p, Sym name, KClass class);
 KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info);
 static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
 {
+/* The results of a block of a turned map: 32 x 32; where one axis is short, all of it by many. */
+typedef struct {
+    int i, j; /* of the last but one loop, of the last */
+    int few;  /* the length of the short axis; 0: there is none */
+    bool few_i;
+} KTurn;
+enum { TURN_SIDE = 32, TURN_FEW = 16 /* a shorter axis is short */ };
+KTurn kernel_turn(const DimTable *t, Dim i, Dim j);
+
     return &k->exprs.at[e.id];
 }
 KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind);

@@ -1,5 +1,5 @@
-/* lower_online.c: rows too long to be kept in registers are read once for the maximum and the sum of
- * exponentials together, as logsumexp does it, where a softmax asks for one after the other.
+/* lower_online.c: rows too long to be kept in registers are read once for the maximum and the sum
+ * of exponentials together, as logsumexp does it, where a softmax asks for one after the other.
  *
  *   for c { m <- x[n, c] }   total m             for c { m <- x[n, c] }   total m: logsumexp
  *   for c { s <- exp(x[n, c] - m) }   total s    =>

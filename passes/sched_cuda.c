@@ -7,12 +7,13 @@
  * every access of a warp is whole sectors. SPDX-License-Identifier: MIT */
 #include "passes/sched_cuda.h"
 
+#include "ir/base/die.h"
+
 #include <string.h>
 
 enum {
     BLOCK = 256, /* threads of a block */
     WORD = 16,   /* bytes of the widest access */
-    SIDE = 32,   /* of a tile that is turned */
     HEAVY = 64   /* weight of what is done for two neighbours at most */
 };
 
@@ -235,14 +236,14 @@ static Symbol across(KBuild *b, KExpr e, const Symbol *axes, uint32_t n, Symbol 
 static bool is_wide(KBuild *b, Symbol axis)
 {
     int64_t n;
-    return !dim_is_const(b->l->t, dim_symbol(b->l->t, axis)->extent, &n) || n >= 16;
+    return !dim_is_const(b->l->t, dim_symbol(b->l->t, axis)->extent, &n) || n >= TURN_FEW;
 }
 
 /* The axis that a block's tile has beside the last one, to turn what lies along it. */
 static Symbol turned_axis(KBuild *b, const Symbol *axes, uint32_t n, const KBlock *stores)
 {
     Symbol found = {0};
-    if (n < 2 || !is_wide(b, axes[n - 1]))
+    if (n < 2)
         return found;
     bool *seen = arena_array(b->l->a, bool, b->k->exprs.n);
     for (uint32_t i = 0; i < stores->n; i++) {
@@ -252,14 +253,15 @@ static Symbol turned_axis(KBuild *b, const Symbol *axes, uint32_t n, const KBloc
         if (!found.id)
             found = across(b, s->expr, axes, n - 1, axes[n - 1], seen);
     }
-    return found.id && is_wide(b, found) ? found : (Symbol){0};
+    /* one axis may be short, such as channels */
+    return found.id && (is_wide(b, found) || is_wide(b, axes[n - 1])) ? found : (Symbol){0};
 }
 
 static void turn(KBuild *b, const Symbol *axes, uint32_t n, Symbol with, const KBlock *stores)
 {
     KBlock *body = &b->k->body;
-    b->k->lanes = SIDE;
-    b->k->teams = BLOCK / SIDE;
+    b->k->lanes = TURN_SIDE;
+    b->k->teams = BLOCK / TURN_SIDE;
     b->k->turned = true;
     for (uint32_t i = 0; i + 1 < n; i++)
         if (axes[i].id != with.id)
@@ -272,17 +274,19 @@ Dim sched_cuda_cells(KBuild *b)
 {
     DimTable *t = b->l->t;
     const KBlock *body = &b->k->body;
-    Dim cells = dim_const(t, 1), side = dim_const(t, SIDE);
+    const KStmt *i = NULL, *j = NULL; /* the last two loops */
+    Dim outer = dim_const(t, 1);
     for (; body->n == 1 && body->at[0].kind == KS_FOR && body->at[0].loop == FOR_GRID;
          body = &body->at[0].body) {
-        const KStmt *in = body->at[0].body.n ? &body->at[0].body.at[0] : NULL;
-        const bool last = !in || in->kind != KS_FOR || in->loop != FOR_GRID;
-        const KStmt *next = last ? NULL : in->body.n ? &in->body.at[0] : NULL;
-        const bool tile =
-            last || !next || next->kind != KS_FOR || next->loop != FOR_GRID; /* one of two */
-        cells = dim_mul(t, cells, tile ? dim_ceildiv(t, body->at[0].hi, side) : body->at[0].hi);
+        outer = i ? dim_mul(t, outer, i->hi) : outer;
+        i = j;
+        j = &body->at[0];
     }
-    return cells;
+    CHECK(i);
+    const KTurn tile = kernel_turn(t, i->hi, j->hi);
+    return dim_mul(t, outer,
+                   dim_mul(t, dim_ceildiv(t, i->hi, dim_const(t, tile.i)),
+                           dim_ceildiv(t, j->hi, dim_const(t, tile.j))));
 }
 
 void sched_cuda_map(KBuild *b, const Symbol *axes, uint32_t n, KBlock *stores)

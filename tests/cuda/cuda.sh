@@ -216,6 +216,15 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" heads B=2 S=9 x=randn
     counted 0 "" turned_half N=64 x=randn
     both maps 0 "" turned_half N=45 x=randn
+    # one axis is short: whole tiles of it, in order
+    counted 0 "" channels_first N=2 H=16 W=32 x=arange
+    both maps 0 "" channels_first N=3 H=7 W=9 x=arange
+    counted 0 "" channels_last N=2 M=512 x=randn
+    both maps 0 "" channels_last N=2 M=333 x=randn
+    counted 0 "" few_first M=512 x=randn
+    both maps 0 "" few_first M=77 x=randn
+    counted 0 "" few_halves M=256 x=arange
+    both maps 0 "" few_halves M=250 x=arange
     # more than fits into shared memory
     both maps 0 "" turned_wide N=45 M=70 a=randn b=randn c=randn d=randn e=randn f=randn
     counted 0 "" bias -training N=5 x=randn b=randn r=randn
@@ -227,6 +236,10 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" halves N=9 x=randn y=randn
     counted 0 "" turned N=64 M=96 x=randn y=randn
     both maps 0 "" turned N=77 M=130 x=randn y=randn
+    counted 0 "" few_last M=512 x=randn y=randn
+    both maps 0 "" few_last M=211 x=randn y=randn
+    counted 0 "" few_wide M=256 x=randn y=randn
+    both maps 0 "" few_wide M=99 x=randn y=randn
     name=y
     counted 0 "" rows N=50 i=arange w=randn
     counted 1e-5 "" soft N=9 x=randn
