@@ -278,20 +278,32 @@ static bool keeps_values(Op op)
            op == OP_relu || op == OP_clamp || op == OP_detach || op == OP_sign;
 }
 
+static bool is_select(const KText *t, KExpr e)
+{
+    const KExprInfo *x = kexpr(t->k, e);
+    return x->kind == KE_OP && x->op == OP_where && !t->let[e.id].text;
+}
+
 /* Several selects by one condition, which has a name then: C compilers make branches of it, and no
- * vectors of the loop around. */
+ * vectors of the loop around. Selects inside of each other cost them twice as many steps. */
 static bool picks(const KText *t, const KExprInfo *x)
 {
     return t->target == TARGET_C && x->kind == KE_OP && x->op == OP_where &&
-           t->let[x->in[0].id].text && dtype_compute(x->type) == DT_f32;
+           dtype_compute(x->type) == DT_f32 &&
+           (t->picking || t->let[x->in[0].id].text || is_select(t, x->in[1]) ||
+            is_select(t, x->in[2]));
 }
 
 static Text operation(KText *t, const KExprInfo *x)
 {
     Text in[3];
-    for (uint32_t i = 0; i < x->nin; i++)
+    const bool picked = picks(t, x), outside = t->picking;
+    for (uint32_t i = 0; i < x->nin; i++) {
+        t->picking = picked && i > 0 && is_select(t, x->in[i]);
         in[i] = ktext_expr(t, x->in[i]);
-    if (picks(t, x))
+    }
+    t->picking = outside;
+    if (picked)
         return (Text){
             arena_printf(t->a, "tn_pick(%s, %s, %s)", in[0].text, in[1].text, in[2].text),
             PREC_PRIMARY};

@@ -70,6 +70,7 @@ typedef struct {
     bool reports;         /* has a KS_CHECK: the kernel takes an error word */
     VEC(Site) sites;      /* of each check; its number is its place from 1 */
     VEC(uint32_t) lets;   /* expressions whose names are in scope, in order */
+    bool picking;         /* C: a select that is printed is an arm of another one */
     uint32_t *seen, mark; /* by expression: visited by the walk number `mark` */
     EmitLines *lines;     /* -g: the model's line of what is printed; else NULL */
     uint32_t line_file;   /* which file its lines are in */

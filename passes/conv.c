@@ -7,6 +7,7 @@
  *   %y = conv %x, %w {groups=C}    %y = reduce mul(window %x, broadcast %w) {add}
  *   %y = conv %x, %w {spread=2}    %y = fold dot(%w', %x)                no product with a zero
  *   %y = fold %x                   %y = reduce (unwindow %x) {add}
+ *   %y = fold %x {side by side}    %y = reshape (transpose %x)
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/conv.h"
@@ -71,13 +72,47 @@ static Val fold_sum(Builder *b, Val y, const int64_t *axes, uint32_t n, const Wi
     return build_reduce(b, RED_add, placed, over, n);
 }
 
+/* Windows side by side that fill their axes: each element has one place. */
+static bool tiles(Builder *b, Val y, const int64_t *axes, uint32_t n, const Window *w)
+{
+    const TypeInfo *from = val_info(b->p, b->g, y);
+    DimTable *t = b->p->cx->dims;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t size;
+        if (!dim_is_const(t, w[i].size, &size) || w[i].stride != size || w[i].dilation != 1 ||
+            w[i].spread != 1 || !dim_is_zero(t, w[i].lo) ||
+            !dim_same(w[i].out, dim_mul(t, from->shape[axes[i]], w[i].size)))
+            return false;
+    }
+    return true;
+}
+
+/* Each window's axes behind its place, and then they are one. */
+static Val fold_tiles(Builder *b, Val y, const int64_t *axes, uint32_t n, const Node *fold)
+{
+    const TypeInfo to = *type_info(b->p, fold->types[0]);
+    int64_t perm[MAX_RANK];
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < to.rank; i++) {
+        perm[at++] = i;
+        for (uint32_t k = 0; k < n; k++)
+            if (axes[k] == (int64_t)i)
+                perm[at++] = to.rank + k;
+    }
+    return build_reshape(b, build_transpose(b, y, perm), to.shape, to.rank);
+}
+
 static void expand_fold(Rewrite *rw, uint32_t id)
 {
     const Node n = rw->old->nodes.at[id];
     Window w[MAX_RANK];
     node_windows(rw->b.p, rw->old, &n, w);
     const Attr axes = node_attr(&n, ATTR_axes);
-    rewrite_set(rw, (Val){id, 0}, fold_sum(&rw->b, rewrite_get(rw, n.in[0]), axes.at, axes.n, w));
+    const Val y = rewrite_get(rw, n.in[0]);
+    rewrite_set(rw, (Val){id, 0},
+                tiles(&rw->b, y, axes.at, axes.n, w)
+                    ? fold_tiles(&rw->b, y, axes.at, axes.n, &n)
+                    : fold_sum(&rw->b, y, axes.at, axes.n, w));
 }
 
 /* --- pieces ----------------------------------------------------------------------------------- */
@@ -331,6 +366,12 @@ bool conv_is_direct(const Program *p, const Graph *g, const Node *n)
         if (w[i].spread != 1)
             return false;
     return has_room(p, w, axes, conv_is_long(p, g, n));
+}
+
+bool conv_by_channel(const Program *p, const Graph *g, const Node *n)
+{
+    return node_int(n, ATTR_groups) > 1 && conv_is_direct(p, g, n) && !conv_is_long(p, g, n) &&
+           dim_is_one(p->cx->dims, val_info(p, g, n->in[1])->shape[1]);
 }
 
 /* --- choice ----------------------------------------------------------------------------------- */

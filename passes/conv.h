@@ -10,6 +10,8 @@ enum { CONV_ROOM = 14000, CONV_TAPS = 512, CONV_LONG_TAPS = 128, CONV_SUMS = 230
 
 /** The windows are larger than what they slide over: a gradient of weights. */
 bool conv_is_long(const Program *p, const Graph *g, const Node *n);
+/** Each channel by itself, with one or more results: its rows are (image, channel). */
+bool conv_by_channel(const Program *p, const Graph *g, const Node *n);
 /** lower_conv.c has a form for it. */
 bool conv_is_direct(const Program *p, const Graph *g, const Node *n);
 

@@ -76,7 +76,8 @@ typedef struct {
  *
  * - RIDE_EPILOGUE (MAP, or ROW without sums over rows): the first `rows` axes of its domain are the
  *   rows of c; it reads c, and what other riders have written, at its own row only (at any column).
- *   A CONTRACT rides so, too, whose operand a is such a value and whose rows are the same.
+ *   A CONTRACT rides so, too, whose operand a is such a value and whose rows are the same; and an
+ *   OPAQUE group that convolves each channel of such a value by itself, the rows being channels.
  * - RIDE_LOADER (MAP): writes operand `a` (of every product of the group), and the first `rows`
  * axes of its domain are the rows of a (LOAD_ROWS), or writes a or b, and they are the index k
  *   (LOAD_DEPTH).

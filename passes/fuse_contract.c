@@ -291,10 +291,39 @@ static bool pieces_fit(const Fuser *f, const Node *n)
     return nc == 1 && loops <= 2;
 }
 
+static uint32_t uses(const Fuser *f, uint32_t id)
+{
+    return f->users.start[id + 1] - f->users.start[id];
+}
+
+static uint32_t only_user(const Fuser *f, uint32_t id)
+{
+    return f->users.list[f->users.start[id]];
+}
+
+/* A product that is only read transposed, element by element, is stored as it is read: then its
+ * readers go through it row by row, too. Columns stay neighbours. */
+static void store_as_read(Fuser *f, uint32_t id)
+{
+    const uint32_t rank = val_info(f->p, f->g, (Val){id, 0})->rank;
+    if (uses(f, id) != 1 || f->keep[f->first[id]])
+        return;
+    const uint32_t u = only_user(f, id);
+    const Node *n = fuse_node(f, u);
+    if (n->op != OP_transpose || f->kind[u] != NODE_CONE || !uses(f, u) ||
+        node_attr(n, ATTR_perm).at[rank - 1] != (int64_t)rank - 1)
+        return;
+    for (uint32_t i = f->users.start[u]; i < f->users.start[u + 1]; i++)
+        if (!op_is_pointwise(fuse_node(f, f->users.list[i])->op))
+            return;
+    f->kind[u] = NODE_REAL;
+}
+
 void fuse_prepare_dot(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
     f->kind[id] = NODE_REAL;
+    store_as_read(f, id);
     for (int side = 0; side < 2; side++)
         if (in_pieces(f, n->in[side]) && !pieces_fit(f, n))
             store(f, n->in[side]);
@@ -318,16 +347,6 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
-
-static uint32_t uses(const Fuser *f, uint32_t id)
-{
-    return f->users.start[id + 1] - f->users.start[id];
-}
-
-static uint32_t only_user(const Fuser *f, uint32_t id)
-{
-    return f->users.list[f->users.start[id]];
-}
 
 static FuseRoot root_of(Val v, uint32_t stored)
 {

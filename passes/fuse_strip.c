@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include "ir/base/die.h"
+#include "passes/conv.h"
 #include "passes/fuse_internal.h"
 
 #include <string.h>
@@ -366,6 +367,27 @@ static bool may_be_product(Rides *r, uint32_t group, uint32_t contract)
     return good;
 }
 
+/* A convolution of each channel by itself may ride: its image is what the cluster makes, and their
+ * rows are the same. */
+static bool may_be_conv(const Rides *r, uint32_t group, uint32_t contract)
+{
+    const FuseGroup *g = &r->f->groups.at[group];
+    const Node *n = graph_node(r->f->g, g->roots.at[0].val);
+    if (g->class != CLASS_OPAQUE || g->ride || r->cluster[group] >= 0 || n->op != OP_conv ||
+        !conv_by_channel(r->f->p, r->f->g, n) ||
+        from_cluster(r, fuse_buffer(r->f, g->views.at[1].source), (int32_t)contract))
+        return false;
+    const TypeInfo *t = shape_of(r, n->in[0]);
+    const FuseView *x = &g->views.at[0];
+    Dim step = dim_const(r->t, 1);
+    if (row_axes(r, t->shape, t->rank) != 2 || !dim_is_zero(r->t, x->offset))
+        return false;
+    for (uint32_t i = t->rank; i-- > 0; step = dim_mul(r->t, step, t->shape[i]))
+        if (!dim_same(x->stride[i], step) && !dim_is_one(r->t, t->shape[i]))
+            return false;
+    return true;
+}
+
 static void find_epilogues(Rides *r, uint32_t contract)
 {
     uint32_t n = 1, first = r->place[contract];
@@ -373,7 +395,8 @@ static void find_epilogues(Rides *r, uint32_t contract)
     for (uint32_t i = first + 1; i < r->f->groups.n && n <= MAX_RIDERS; i++) {
         uint32_t g = r->order[i];
         if (r->cluster[g] >= 0 || !reads_cluster(r, g, (int32_t)contract) ||
-            !(may_be_epilogue(r, g, contract) || may_be_product(r, g, contract)) ||
+            !(may_be_epilogue(r, g, contract) || may_be_product(r, g, contract) ||
+              may_be_conv(r, g, contract)) ||
             !move_behind(r, first, n, i, &first))
             continue;
         r->cluster[g] = (int32_t)contract;

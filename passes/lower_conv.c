@@ -213,7 +213,7 @@ void lower_conv(Lower *l, const FuseGroup *grp)
     const Loc y = opaque_result(l, q.y);
     if (conv_is_long(l->p, l->g, q.n))
         long_windows(&q, &y);
-    else if (q.groups > 1 && dim_is_one(q.t, q.in))
+    else if (conv_by_channel(l->p, l->g, q.n))
         by_channel(&q, &y);
     else
         short_windows(&q, &y);
