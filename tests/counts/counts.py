@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 tenon, cases = sys.argv[1], sys.argv[2]
 here = os.path.dirname(os.path.abspath(__file__))
@@ -129,6 +130,15 @@ def gpt(n):
 few, many = gpt(3), gpt(5)
 expect("calls for a layer of a GPT", (few[0], many[0]), many[0] - few[0] <= 2 * 24)
 expect("distinct kernels of a GPT", (len(few[1]), len(many[1])), len(few[1]) == len(many[1]) <= 29)
+
+# A model's text is cut into pieces of 512: hint sizes at which there is one, or each layer is made again in later ones.
+def printed(path, *options):
+    with tempfile.TemporaryDirectory() as to:
+        subprocess.run([tenon, "-target=cuda", "-S", path, *options, "-o", to + "/"], check=True)
+        return sum(open(os.path.join(to, f)).read().count("__global__") for f in os.listdir(to) if f.endswith(".cu"))
+
+bert = [printed(os.path.join(here, "../../models/bert.tn"), "-m", "bert", "-D", "depth=%d" % n) for n in (2, 6)]
+expect("distinct kernels of all of BERT's methods", bert, bert[0] == bert[1] <= 165)
 
 depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}
          for n in (3, 6)]
