@@ -487,7 +487,7 @@ static bool is_heavy(const DimTable *d, const Kernel *k)
 
 PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften often, StrBuf *out)
 {
-    StrBuf body = {.a = out->a};
+    StrBuf body = {.a = out->a}, hooks = {.a = out->a};
     Symbol sizes[MAX_SIZES];
     uint32_t nsizes = kernel_sizes(p, k, sizes, MAX_SIZES);
     CPrint c = {.t = ktext_begin(p, k, TARGET_C, &body)};
@@ -496,10 +496,15 @@ PrintedKernel c_kernel(Program *p, const Kernel *k, uint32_t number, HowOften of
     for (uint32_t i = 0; i < nsizes; i++)
         ktext_symbol(t, sizes[i], c_axis_name(&c, sizes[i]), true);
     t->e.depth = 1;
-    print_cells(&c);
     const char *name = c_name_of(&c, k->name);
+    t->kernel = name;
+    t->sizes = sizes;
+    t->nsizes = nsizes;
+    t->hooks = &hooks;
+    print_cells(&c);
     Signature s = signature(&c, sb_text(&body), sizes, nsizes);
     kernel_comment(p, k, number, out);
+    sb_puts(out, sb_text(&hooks));
     t->e = ktext_frame(t, out);
     bool once = often == RUNS_RARELY || k->class == CLASS_SCALAR;
     emit_function(&t->e, arena_printf(t->a, "TN_KERNEL %s", name), sb_text(&s.params));

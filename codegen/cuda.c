@@ -582,6 +582,10 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
     }
     t->e.depth = 1;
     const char *name = cuda_name(&c, k->name);
+    t->kernel = name;
+    t->sizes = sizes;
+    t->nsizes = nsizes;
+    t->hooks = &hooks;
     if (k->tile.m)
         cuda_tile(&c, name, sizes, nsizes, &hooks);
     else if (k->turned)

@@ -4,6 +4,8 @@
 #include "codegen/program.h"
 #include "ir/base/die.h"
 
+#include <string.h>
+
 /* The kernel's lines are those of one file. */
 static void find_lines(KText *t)
 {
@@ -174,11 +176,17 @@ void ktext_print_call(KText *t, const KStmt *s)
 {
     const bool cuda = t->target == TARGET_CUDA;
     StrBuf out = {.a = t->a};
-    sb_printf(&out, "tn_%s%s(", cuda ? "cu_" : "", sym_text(t->p->cx->names, s->call));
+    const char *hook = s->hook[0].id ? ktext_print_hook(t, s) : NULL;
+    const char *function = sym_text(t->p->cx->names, s->call), *type = strrchr(function, '_');
+    if (hook && !cuda) /* an instance of its own: paste.c */
+        function = arena_printf(t->a, "%.*s_with_%s%s", (int)(type - function), function, hook, type);
+    sb_printf(&out, "tn_%s%s(", cuda ? "cu_" : "", function);
     for (uint32_t i = 0; i < s->nargs; i++)
         sb_printf(&out, "%s%s", i ? ", " : "", s->args[i] == NO_PARAM ? "0" : t->param[s->args[i]]);
     for (uint32_t i = 0; i < s->nints; i++)
         sb_printf(&out, "%s%s", i || s->nargs ? ", " : "", ktext_dim(t, s->ints[i]).text);
+    if (s->hooked)
+        sb_puts(&out, cuda ? hook ? ", hook" : ", tn_cu_no_hook()" : hook ? ", &hook" : ", 0");
     if (s->reports)
         sb_printf(&out, ", error, %u", ktext_site(t, s->site));
     ktext_line(t, s);

@@ -74,6 +74,10 @@ typedef struct {
     uint32_t *seen, mark; /* by expression: visited by the walk number `mark` */
     EmitLines *lines;     /* -g: the model's line of what is printed; else NULL */
     uint32_t line_file;   /* which file its lines are in */
+    const char *kernel;   /* its name, and its sizes: for hooks, which go in front of it */
+    const Symbol *sizes;
+    uint32_t nsizes;
+    StrBuf *hooks;
 } KText;
 
 /** Starts the text of a kernel: parameters get their names, everything else is out of scope. */
@@ -102,6 +106,8 @@ void ktext_print_check(KText *t, const KStmt *s);
 void ktext_print_store(KText *t, const KStmt *s);
 /** A call of a function of runtime/kernels: C and CUDA have one each. */
 void ktext_print_call(KText *t, const KStmt *s);
+/** Its hook, in front of the kernel, and in place a variable `hook` (hook.c). */
+const char *ktext_print_hook(KText *t, const KStmt *s);
 /** The name of a LET statement's value; its symbol (if any) gets it too. */
 const char *ktext_let_name(KText *t, const KStmt *s);
 

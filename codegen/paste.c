@@ -125,9 +125,31 @@ static const char *type_word(Arena *a, const char *word, DType t, DType index)
     return NULL;
 }
 
-static const char *typed_piece(Arena *a, const TextPiece *piece, DType t, DType index)
+/* An instance with a hook: "attention_with_y_f32" is attention_f32 that calls y_score. */
+typedef struct {
+    const char *base, *hook; /* "attention", "y" */
+} With;
+
+static const char *hooked_word(Arena *a, const char *word, const With *with, DType t)
+{
+    if (!with)
+        return NULL;
+    if (!strcmp(word, "tn_hook_score"))
+        return arena_printf(a, "%s_score", with->hook);
+    if (!strcmp(word, arena_printf(a, "tn_%s_T", with->base)))
+        return arena_printf(a, "tn_%s_with_%s_%s", with->base, with->hook, dtype_name(t));
+    return NULL;
+}
+
+static const char *typed_piece(Arena *a, const TextPiece *piece, DType t, DType index,
+                               const With *with)
 {
     StrBuf out = {.a = a};
+    if (with)
+        sb_printf(&out,
+                  "TN_FN void %s_score(const void *hook, float *restrict score, float *restrict slope, "
+                  "int64_t b, int64_t h,\n    int64_t i, int64_t first, int64_t n);\n",
+                  with->hook);
     for (size_t i = 0; i < piece->ntext;) {
         size_t len = 0;
         while (i + len < piece->ntext && is_word(piece->text[i + len]))
@@ -137,7 +159,8 @@ static const char *typed_piece(Arena *a, const TextPiece *piece, DType t, DType 
             continue;
         }
         const char *word = arena_strndup(a, piece->text + i, len);
-        const char *now = type_word(a, word, t, index);
+        const char *now = hooked_word(a, word, with, t);
+        now = now ? now : type_word(a, word, t, index);
         sb_puts(&out, now ? now : word);
         i += len;
     }
@@ -153,13 +176,20 @@ static const char *made_for_types(Arena *a, const char *name)
     const int n = (int)(last - name);
     const TextPiece *piece = find_piece(arena_printf(a, "%.*s_T", n, name));
     if (piece)
-        return typed_piece(a, piece, t, DT_none);
+        return typed_piece(a, piece, t, DT_none, NULL);
+    const char *mark = strstr(name, "_with_");
+    if (mark) {
+        const With with = {arena_strndup(a, name, (size_t)(mark - name)),
+                           arena_strndup(a, mark + 6, (size_t)(last - mark - 6))};
+        piece = find_piece(arena_printf(a, "%s_T", with.base));
+        return piece ? typed_piece(a, piece, t, DT_none, &with) : NULL;
+    }
     const char *front = arena_strndup(a, name, (size_t)n), *first = strrchr(front, '_');
     const DType value = first ? dtype_parse(first + 1) : DT_none;
     if (value == DT_none)
         return NULL;
     piece = find_piece(arena_printf(a, "%.*s_T_I", (int)(first - front), front));
-    return piece ? typed_piece(a, piece, value, t) : NULL;
+    return piece ? typed_piece(a, piece, value, t, NULL) : NULL;
 }
 
 /* --- what is needed ------------------------------------------------------------------------------

@@ -206,6 +206,8 @@ static void size_block(SizeWalk *w, const KBlock *b)
             size_at(w, s->param, s->at);
         for (uint32_t k = 0; k < s->nints; k++)
             size_dim(w, s->ints[k]);
+        for (uint32_t k = 0; k < 2; k++)
+            size_expr(w, s->hook[k]);
         size_block(w, &s->body);
     }
 }

@@ -156,6 +156,11 @@ struct KStmt {
     const Dim *ints;
     uint32_t nargs, nints;
     bool reports;
+    /* Its hook, where it has one: what becomes of element hook_at (axes b, h, i, j) of scores, whose
+     * value is result 0 of accumulator 0, and the derivative of that, or {0} */
+    bool hooked; /* the function takes a hook */
+    KExpr hook[2];
+    Symbol hook_at[4];
     Site site;
 };
 
@@ -198,11 +203,6 @@ typedef struct Kernel {
     uint32_t table_size;
 } Kernel;
 
-Kernel *kernel_create(Program *p, Sym name, KClass class);
-/** The expression, hash-consed; folds casts to the same type. */
-KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info);
-static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
-{
 /* The results of a block of a turned map: 32 x 32; where one axis is short, all of it by many. */
 typedef struct {
     int i, j; /* of the last but one loop, of the last */
@@ -212,6 +212,11 @@ typedef struct {
 enum { TURN_SIDE = 32, TURN_FEW = 16 /* a shorter axis is short */ };
 KTurn kernel_turn(const DimTable *t, Dim i, Dim j);
 
+Kernel *kernel_create(Program *p, Sym name, KClass class);
+/** The expression, hash-consed; folds casts to the same type. */
+KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info);
+static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
+{
     return &k->exprs.at[e.id];
 }
 KStmt *kblock_add(Program *p, KBlock *b, KStmtKind kind);

@@ -536,7 +536,27 @@ static void parse_named(Parse *w, KBlock *b)
     vec_push(w->p->cx->perm, b, s);
 }
 
-/* call NAME (parameters) {sizes} reports */
+/* s (b, h, i, j) what becomes of s, its derivative */
+static void parse_hook(Parse *w, KStmt *s)
+{
+    KAcc acc = {.name = text_word(&w->q), .reducer = RED_add, .type = DT_f32};
+    const uint32_t scope = w->axes.n;
+    vec_push(w->p->cx->perm, &w->k->accs, acc);
+    text_expect(&w->q, "(");
+    for (int i = 0; i < 4; i++) {
+        if (i)
+            text_expect(&w->q, ",");
+        const Sym name = text_word(&w->q);
+        s->hook_at[i] = new_axis(w, name, SYM_AXIS, dim_const(w->p->cx->dims, INT32_MAX));
+    }
+    text_expect(&w->q, ")");
+    s->hook[0] = parse_expr(w);
+    if (text_accept(&w->q, ","))
+        s->hook[1] = parse_expr(w);
+    w->axes.n = scope;
+}
+
+/* call NAME (parameters) {sizes} reports hook */
 static void parse_call_stmt(Parse *w, KBlock *b)
 {
     Arena *a = w->p->cx->perm;
@@ -566,6 +586,11 @@ static void parse_call_stmt(Parse *w, KBlock *b)
         vec_push(a, &ints, d);
     }
     s.reports = text_accept(&w->q, "reports");
+    s.hooked = text_accept(&w->q, "unhooked");
+    if (text_accept(&w->q, "hook")) {
+        s.hooked = true;
+        parse_hook(w, &s);
+    }
     s.args = args.at;
     s.nargs = args.n;
     s.ints = ints.at;

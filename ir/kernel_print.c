@@ -405,7 +405,20 @@ static void put_call(Print *w, const KStmt *s)
         sb_puts(w->out, i ? ", " : "");
         put_dim(w, s->ints[i]);
     }
-    sb_puts(w->out, s->reports ? "} reports\n" : "}\n");
+    sb_puts(w->out, s->reports ? "} reports" : "}");
+    if (s->hooked && !s->hook[0].id)
+        sb_puts(w->out, " unhooked");
+    if (s->hook[0].id) {
+        sb_printf(w->out, " hook %s (", text_of(w, w->k->accs.at[0].name));
+        for (uint32_t i = 0; i < 4; i++)
+            sb_printf(w->out, "%s%s", i ? ", " : "",
+                      text_of(w, dim_symbol(w->p->cx->dims, s->hook_at[i])->name));
+        for (uint32_t i = 0; i < 2 && s->hook[i].id; i++) {
+            sb_puts(w->out, i ? ", " : ") ");
+            put_expr(w, s->hook[i]);
+        }
+    }
+    sb_putc(w->out, '\n');
 }
 
 static void put_stmt(Print *w, const KStmt *s, int depth)

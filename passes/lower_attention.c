@@ -119,6 +119,83 @@ static int64_t f32_bits(double v)
     return bits;
 }
 
+/* --- the score hook -----------------------------------------------------------------------------
+ */
+
+static KExpr expr(KBuild *b, KExprInfo x)
+{
+    return kernel_expr(b->l->p, b->k, x);
+}
+
+/* An element of what the hook reads. */
+static KExpr captured(Att *x, KBuild *b, uint32_t i, const KStmt *call)
+{
+    const uint32_t at = x->n->nin - x->how.ncaptured + i;
+    const Loc loc = operand(x, at);
+    const DType t = val_info(x->l->p, x->l->g, x->n->in[at])->dtype;
+    KExprInfo load = {.kind = KE_LOAD,
+                      .type = t,
+                      .param = kbuild_param(b, &loc, t, K_IN, lower_name(x->l, x->n->in[at]))};
+    for (int k = 0; k < 4; k++)
+        load.at[k] =
+            dim_is_one(x->l->t, loc.shape[k]) ? number(x, 0) : dim_of(x->l->t, call->hook_at[k]);
+    return expr(b, load);
+}
+
+/* The parameters of the hook's graph. */
+static KExpr parameter(Att *x, KBuild *b, uint32_t i, const KStmt *call)
+{
+    if (i == HOOK_S)
+        return expr(b, (KExprInfo){.kind = KE_ACC, .type = DT_f32});
+    if (i >= HOOK_CAPTURED)
+        return captured(x, b, i - HOOK_CAPTURED, call);
+    return expr(b, (KExprInfo){.kind = KE_INDEX,
+                               .type = DT_i32,
+                               .index = dim_of(x->l->t, call->hook_at[i - HOOK_B])});
+}
+
+static KExpr node_expr(KBuild *b, const Node *n, DType t, const KExpr *made)
+{
+    KExprInfo x = {.kind = KE_OP, .type = t, .op = n->op, .nin = n->nin};
+    for (uint32_t i = 0; i < n->nin; i++)
+        x.in[i] = made[n->in[i].node];
+    if (n->op == OP_const) {
+        x = (KExprInfo){.kind = KE_CONST, .type = t};
+        if (dtype_is_float(t))
+            x.value = node_f64(n, ATTR_value);
+        else
+            x.word = node_int(n, ATTR_value);
+    } else if (n->op == OP_dim) {
+        x = (KExprInfo){.kind = KE_INDEX, .type = t, .index = node_dim(n, ATTR_shape, 0)};
+    } else if (n->op == OP_cast) {
+        x.kind = KE_CAST;
+    }
+    return x.kind == KE_OP && n->op == OP_detach ? x.in[0] : expr(b, x);
+}
+
+static void make_hook(void *ctx, KBuild *b, KStmt *call)
+{
+    Att *x = ctx;
+    const Graph *g = x->l->p->graphs.at[x->how.hook - 1];
+    KExpr *made = arena_array(x->l->a, KExpr, g->nodes.n);
+    const Dim sizes[] = {x->q.shape[0], x->q.shape[2], x->q.shape[1], x->k.shape[1]};
+    const KAcc s = {.name = kbuild_name(b, sym_of(x->l->p->cx->names, "s"), "s"),
+                    .reducer = RED_add,
+                    .type = DT_f32};
+    vec_push(b->l->a, &b->k->accs, s);
+    for (int i = 0; i < 4; i++)
+        call->hook_at[i] = kbuild_axis(b, sizes[i]);
+    for (uint32_t i = 0; i < g->params.n; i++)
+        made[g->params.at[i].val.node] = parameter(x, b, i, call);
+    for (uint32_t id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op != OP_input)
+            made[id] = node_expr(b, &g->nodes.at[id],
+                                 type_info(x->l->p, g->nodes.at[id].types[0])->dtype, made);
+    call->hook[0] = made[g->results.at[0].val.node];
+    if (x->n->op == OP_attention_grad)
+        call->hook[1] = made[g->results.at[1].val.node];
+}
+
 /* Sizes, strides and numbers, in the order of attention.h. */
 static void give_ints(Att *x, OpaqueCall *c, const Dim bias[4])
 {
@@ -136,6 +213,10 @@ static void give_ints(Att *x, OpaqueCall *c, const Dim bias[4])
     opaque_int(c, number(x, f32_bits(x->how.scale)));
     opaque_int(c, number(x, keep));
     opaque_int(c, number(x, f32_bits((double)grow)));
+    opaque_int(c, number(x, x->how.nan));
+    c->hooked = true;
+    c->hook = x->how.hook ? make_hook : NULL;
+    c->hook_ctx = x;
 }
 
 static Dim cells(const Att *x, const TypeInfo *heads)
@@ -166,7 +247,7 @@ static void forward(Att *x)
     finish(x, 1, &lse);
 }
 
-/* q k v dy lse delta bias key */
+/* q k v dy lse delta bias key, and what the hook reads */
 static void give_operands(Att *x, OpaqueCall *c, Dim bias[4])
 {
     for (uint32_t i = 0; i < 6; i++)

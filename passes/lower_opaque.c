@@ -129,7 +129,10 @@ void opaque_call(Lower *l, const OpaqueCall *c, const FuseGroup *grp)
     s->ints = ints;
     s->nints = c->ngrid + c->nints;
     s->reports = c->reports;
+    s->hooked = c->hooked;
     s->site = grp->site;
+    if (c->hook)
+        c->hook(c->hook_ctx, b, s);
     b->k->lanes = l->o->cuda ? c->threads : 1;
     b->k->teams = 1;
     kbuild_end(b, grp->site, lower_text(l, grp->roots.at[0].val));

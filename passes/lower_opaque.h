@@ -33,6 +33,9 @@ typedef struct {
     Dim ints[40];
     uint32_t nints;
     bool reports; /* an index may be out of range: error word and line come last */
+    bool hooked;  /* the function takes a hook, which this makes, or NULL */
+    void (*hook)(void *ctx, KBuild *b, KStmt *call);
+    void *hook_ctx;
     int threads;  /* CUDA: of a block, which works on one cell */
 } OpaqueCall;
 

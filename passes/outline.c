@@ -232,8 +232,8 @@ static bool find_one(Outline *w, uint32_t k)
         info(w, root->in[1 - k])->rank != axes.rank || !is_half_or_f32(info(w, w->v)->dtype))
         return false;
     return find_softmax(w, root->in[k], axes, &y, &axes) && through_softmax(w, y, &axes, &z) &&
-           outline_scores(w, z, axes) && find_q(w) && sizes_fit(w) && types_fit(w) && !w->made &&
-           w->bias < 0 && nobody_else(w);
+           outline_scores(w, z, axes) && find_q(w) && sizes_fit(w) && types_fit(w) &&
+           nobody_else(w);
 }
 
 /* --- operands ------------------------------------------------------------------------------------

@@ -82,12 +82,19 @@ static void verify(const Program *p, const char *pass, bool explicit_shapes)
     round_trip(p, pass);
 }
 
-/* The bodies of scans that a graph still has. */
+static bool has_hook(const Node *n)
+{
+    return (n->op == OP_attention || n->op == OP_attention_grad) && node_int(n, ATTR_hook) > 0;
+}
+
+/* The bodies of scans and the hooks of attentions that a graph still has. */
 static void mark_bodies(const Program *p, const Graph *g, bool *used)
 {
     const bool *live = graph_live(p, g);
     for (uint32_t id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
+        if (live[id] && has_hook(n))
+            used[node_int(n, ATTR_hook) - 1] = true;
         if (!live[id] || n->op != OP_scan || used[node_int(n, ATTR_body)])
             continue;
         used[node_int(n, ATTR_body)] = true;
@@ -95,14 +102,25 @@ static void mark_bodies(const Program *p, const Graph *g, bool *used)
     }
 }
 
-/* Graphs have other numbers now. Nothing is built any more, so that nodes may change. */
-static void renumber_bodies(Graph *g, const uint32_t *moved)
+/* Graphs have other numbers now. Nothing is built any more, so that nodes may change; those of a
+ * hook share their word with others. */
+static void renumber_bodies(Arena *a, Graph *g, const uint32_t *moved)
 {
-    for (uint32_t id = 1; id < g->nodes.n; id++)
-        if (g->nodes.at[id].op == OP_scan) {
-            int64_t *word = (int64_t *)(uintptr_t)node_attr(&g->nodes.at[id], ATTR_body).at;
+    for (uint32_t id = 1; id < g->nodes.n; id++) {
+        Node *n = &g->nodes.at[id];
+        if (n->op == OP_scan) {
+            int64_t *word = (int64_t *)(uintptr_t)node_attr(n, ATTR_body).at;
             *word = moved[*word];
+        } else if (has_hook(n)) {
+            const OpInfo *info = op_info(n->op);
+            Attr *attrs = arena_array(a, Attr, (size_t)info->nattrs);
+            int64_t *word = arena_new(a, int64_t);
+            *word = moved[node_int(n, ATTR_hook) - 1] + 1;
+            for (int i = 0; i < info->nattrs; i++)
+                attrs[i] = info->attrs[i] == ATTR_hook ? (Attr){word, 1} : n->attrs[i];
+            n->attrs = attrs;
         }
+    }
 }
 
 /* Training graphs that have nothing to differentiate, and definitions, which are inlined by now. */
@@ -123,7 +141,7 @@ static void drop_finished(Program *p)
     }
     p->graphs.n = n;
     for (uint32_t i = 0; i < n; i++)
-        renumber_bodies(p->graphs.at[i], moved);
+        renumber_bodies(p->cx->perm, p->graphs.at[i], moved);
     for (uint32_t i = 0; i < p->trains.n; i++)
         p->trains.at[i].graph_step = moved[p->trains.at[i].graph_step];
 }

@@ -15,6 +15,28 @@ TN_FN void tn_cu_att_load_T(float *to, const T_mem *from, int64_t x_t, int64_t r
     }
 }
 
+/*@ cu_att_put: */
+TN_FN void tn_cu_att_put(float *to, const float *x, float by, int64_t D)
+{
+    /* a thread's elements of its row, in rows of 132 floats: four threads by eight rows are all banks */
+    #pragma unroll
+    for (int i = 0; i < 32; i++)
+        if ((int)threadIdx.x % 4 + 4 * i < D)
+            to[(int)threadIdx.x / 4 * 132 + (int)threadIdx.x % 4 + 4 * i] = x[i] * by;
+}
+
+/*@ cu_att_rows: */
+template <class M>
+TN_FN void tn_cu_att_rows(M *to, const float *from, int64_t x_t, int64_t rows, int64_t D)
+{
+    /* whole rows to memory: threads are neighbours there */
+    for (int i = (int)threadIdx.x; i < 32 * (int)D; i += 128) {
+        const int r = i / (int)D, d = i % (int)D;
+        if (r < rows)
+            to[r * x_t + d] = from[r * 132 + d];
+    }
+}
+
 /*@ cu_att_dot: */
 TN_FN float tn_cu_att_dot(const float *a, const float *b, int64_t n)
 {
@@ -35,25 +57,35 @@ TN_FN float tn_cu_att_kept(const uint64_t *key, int64_t keep, float grow, int64_
     return (int64_t)((i & 2 ? hi : lo) >> 8) < keep ? grow : 0.0f;
 }
 
+/*@ cu_no_hook: */
+struct tn_cu_no_hook {
+    __device__ __forceinline__ float score(float s, int64_t, int64_t, int64_t, int64_t, float *) const { return s; }
+};
+
 /*@ cu_att_seen: inf */
-TN_FN float tn_cu_att_seen(float s, const float *bias, int64_t t, int64_t j, int64_t T, int64_t S,
-                           int64_t m_t, int64_t m_s, int64_t causal)
+template <class Hook>
+TN_FN float tn_cu_att_seen(float s, const float *bias, int64_t b, int64_t h, int64_t t, int64_t j, int64_t T,
+                           int64_t S, int64_t m_t, int64_t m_s, int64_t causal, const Hook &hook, float *slope)
 {
+    *slope = 1.0f;
     if (t >= T || j >= S || (causal && j > t))
         return -tn_inf();
+    s = hook.score(s, b, h, t, j, slope);
     return bias ? s + bias[t * m_t + j * m_s] : s;
 }
 
 /*@ cu_attention_T: */
+template <class Hook>
 TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem *k, const T_mem *v,
                              const float *bias, const uint64_t *key, int64_t cell, int64_t block,
                              int64_t H, int64_t G, int64_t T, int64_t S, int64_t D, int64_t E,
                              int64_t o_b, int64_t o_t, int64_t o_h, int64_t q_b, int64_t q_t, int64_t q_h,
                              int64_t k_b, int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t, int64_t v_h,
                              int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal,
-                             int64_t scale, int64_t keep, int64_t grow)
+                             int64_t scale, int64_t keep, int64_t grow,
+                             int64_t nothing, const Hook &hook)
 {
-    __shared__ float rows_q[32 * 129], tile[32 * 129], share[32 * 33];
+    __shared__ float rows_q[32 * 132], tile[32 * 129], share[32 * 36];
     const int64_t b = cell / H, h = cell % H, g = h / (H / G), t0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t last = causal && t0 + 32 < S ? t0 + 32 : S, t = t0 + r;
@@ -65,15 +97,15 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
     tn_cu_att_load_T(rows_q, q + b * q_b + t0 * q_t + h * q_h, q_t, T - t0, 32, D,
                      tn_float_bits((uint32_t)scale));
     for (int64_t s0 = 0; s0 < last; s0 += 32) {
-        float s[8], big = top;
+        float s[8], slope, big = top;
         __syncthreads();
         tn_cu_att_load_T(tile, k + b * k_b + s0 * k_t + g * k_h, k_t, S - s0, 32, D, 1.0f);
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int c = lane + 4 * i;
-            s[i] = tn_cu_att_seen(tn_cu_att_dot(rows_q + r * 129, tile + c * 129, D), m, t, s0 + c, T, S, m_t,
-                                  m_s, causal);
+            s[i] = tn_cu_att_seen(tn_cu_att_dot(rows_q + r * 129, tile + c * 129, D), m, b, h, t, s0 + c, T, S,
+                                  m_t, m_s, causal, hook, &slope);
             big = s[i] > big ? s[i] : big;
         }
         for (int d = 1; d < 4; d *= 2) {
@@ -87,7 +119,7 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
             const int c = lane + 4 * i;
             const float p = tn_exp_share(s[i] - base);
             part += p;
-            share[r * 33 + c] = p == 0.0f ? 0.0f
+            share[r * 36 + c] = p == 0.0f ? 0.0f
                                           : p * tn_cu_att_kept(key, keep, tn_float_bits((uint32_t)grow),
                                                                (cell * T + t) * S + s0 + c);
         }
@@ -102,25 +134,28 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
         for (int i = 0; i < 32; i++)
             o[i] *= shrink;
         for (int c = 0; c < 32; c++) {
-            const float p = share[r * 33 + c];
+            const float p = share[r * 36 + c];
             #pragma unroll
             for (int i = 0; i < 32; i++)
                 if (lane + 4 * i < E)
                     o[i] = fmaf(p, tile[c * 129 + lane + 4 * i], o[i]);
         }
     }
-    if (t >= T)
-        return;
-    const float once = sum > 0.0f ? 1.0f / sum : 0.0f;
-    #pragma unroll
-    for (int i = 0; i < 32; i++)
-        if (lane + 4 * i < E)
-            out[b * o_b + t * o_t + h * o_h + lane + 4 * i] = T_store(o[i] * once);
-    if (lane == 0)
-        lse[cell * T + t] = sum > 0.0f ? top + tn_log(sum) : tn_inf();
+    const float none = nothing && S ? tn_nan() : 0.0f, once = sum > 0.0f ? 1.0f / sum : none;
+    __syncthreads();
+    tn_cu_att_put(rows_q, o, once, E);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 32 * (int)E; i += 128) {
+        const int row = i / (int)E, d = i % (int)E;
+        if (t0 + row < T)
+            out[b * o_b + (t0 + row) * o_t + h * o_h + d] = T_store(rows_q[row * 132 + d]);
+    }
+    if (lane == 0 && t < T)
+        lse[cell * T + t] = sum > 0.0f ? top + tn_log(sum) : tn_inf() + none;
 }
 
 /*@ cu_attention_dq_T: */
+template <class Hook>
 TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T_mem *k, const T_mem *v,
                                 const T_mem *dy, const float *lse, const float *delta, const float *bias,
                                 const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
@@ -129,9 +164,9 @@ TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T
                                 int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t, int64_t v_h,
                                 int64_t y_b, int64_t y_t, int64_t y_h, int64_t m_b, int64_t m_h,
                                 int64_t m_t, int64_t m_s, int64_t causal, int64_t scale, int64_t keep,
-                                int64_t grow)
+                                int64_t grow, int64_t nothing, const Hook &hook)
 {
-    __shared__ float rows_q[32 * 129], rows_y[32 * 129], tile[16 * 129], ds[32 * 17];
+    __shared__ float rows_q[32 * 132], rows_y[32 * 129], tile[16 * 129], ds[32 * 20];
     const int64_t b = cell / H, h = cell % H, g = h / (H / G), t0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t last = causal && t0 + 32 < S ? t0 + 32 : S, t = t0 + r;
@@ -159,36 +194,36 @@ TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T
         for (int i = 0; i < 4; i++) {
             const int c = lane + 4 * i;
             const int64_t j = s0 + c, at = (cell * T + t) * S + j;
-            const float s = tn_cu_att_seen(tn_cu_att_dot(rows_q + r * 129, tile + c * 129, D), m, t, j, T, S,
-                                           m_t, m_s, causal);
+            float slope;
+            const float s = tn_cu_att_seen(tn_cu_att_dot(rows_q + r * 129, tile + c * 129, D), m, b, h, t, j, T,
+                                           S, m_t, m_s, causal, hook, &slope);
             const float p = tn_exp_share(s - row_lse);
             const float z = p == 0.0f ? 1.0f : tn_cu_att_kept(key, keep, tn_float_bits((uint32_t)grow), at);
             const float d = p * (dp[i] * z - row_delta);
-            ds[r * 17 + c] = d;
+            ds[r * 20 + c] = d == 0.0f ? d : d * slope; /* what is hidden stays 0 */
             if (dbias && t < T && j < S)
                 dbias[at] = d;
         }
         __syncwarp();
         for (int c = 0; c < 16; c++) {
-            const float d = ds[r * 17 + c];
+            const float d = ds[r * 20 + c];
             #pragma unroll
             for (int i = 0; i < 32; i++)
                 if (lane + 4 * i < D)
                     sum[i] = fmaf(d, tile[c * 129 + lane + 4 * i], sum[i]);
         }
     }
-    if (t >= T)
-        return;
-    if (dbias)
+    if (dbias && t < T)
         for (int64_t j = (last + 15) / 16 * 16 + lane; j < S; j += 4)
             dbias[(cell * T + t) * S + j] = 0.0f;
-    #pragma unroll
-    for (int i = 0; i < 32; i++)
-        if (lane + 4 * i < D)
-            dq[b * dq_b + t * dq_t + h * dq_h + lane + 4 * i] = sum[i] * by;
+    __syncthreads();
+    tn_cu_att_put(rows_q, sum, by, D);
+    __syncthreads();
+    tn_cu_att_rows(dq + b * dq_b + t0 * dq_t + h * dq_h, rows_q, dq_t, T - t0, D);
 }
 
 /*@ cu_attention_dkv_T: */
+template <class Hook>
 TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_mem *k, const T_mem *v,
                                  const T_mem *dy, const float *lse, const float *delta, const float *bias,
                                  const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
@@ -197,9 +232,10 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
                                  int64_t q_t, int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h,
                                  int64_t v_b, int64_t v_t, int64_t v_h, int64_t y_b, int64_t y_t,
                                  int64_t y_h, int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s,
-                                 int64_t causal, int64_t scale, int64_t keep, int64_t grow)
+                                 int64_t causal, int64_t scale, int64_t keep, int64_t grow,
+                             int64_t nothing, const Hook &hook)
 {
-    __shared__ float rows_k[32 * 129], rows_v[32 * 129], tile[16 * 129], w[32 * 17];
+    __shared__ float rows_k[32 * 132], rows_v[32 * 132], tile[16 * 129], w[32 * 20];
     const int64_t b = cell / G, g = cell % G, each = H / G, s0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t j = s0 + r, first = causal ? s0 / 16 * 16 : 0;
@@ -216,7 +252,7 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
         const float *const m = bias ? bias + b * m_b + h * m_h : bias;
         for (int64_t t0 = first; t0 < T; t0 += 16) {
             const T_mem *const from_q = q + b * q_b + t0 * q_t + h * q_h;
-            float p[4], z[4], d[4];
+            float p[4], z[4], d[4], slope[4];
             __syncthreads();
             tn_cu_att_load_T(tile, from_q, q_t, T - t0, 16, D, by);
             __syncthreads();
@@ -224,12 +260,12 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
             for (int i = 0; i < 4; i++) {
                 const int c = lane + 4 * i;
                 const int64_t t = t0 + c, row = (b * H + h) * T + t;
-                const float s = tn_cu_att_seen(tn_cu_att_dot(rows_k + r * 129, tile + c * 129, D), m, t, j, T,
-                                               S, m_t, m_s, causal);
+                const float s = tn_cu_att_seen(tn_cu_att_dot(rows_k + r * 129, tile + c * 129, D), m, b, h, t, j,
+                                               T, S, m_t, m_s, causal, hook, &slope[i]);
                 p[i] = t < T ? tn_exp_share(s - lse[row]) : 0.0f;
                 z[i] = p[i] == 0.0f ? 1.0f
                                     : tn_cu_att_kept(key, keep, tn_float_bits((uint32_t)grow), row * S + j);
-                w[r * 17 + c] = p[i] * z[i];
+                w[r * 20 + c] = p[i] * z[i];
             }
             __syncthreads();
             tn_cu_att_load_T(tile, dy + b * y_b + t0 * y_t + h * y_h, y_t, T - t0, 16, E, 1.0f);
@@ -241,7 +277,7 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
                 d[i] = p[i] * (dp * z[i] - (t < T ? delta[(b * H + h) * T + t] : 0.0f));
             }
             for (int c = 0; c < 16; c++) {
-                const float x = w[r * 17 + c];
+                const float x = w[r * 20 + c];
                 #pragma unroll
                 for (int i = 0; i < 32; i++)
                     if (lane + 4 * i < E)
@@ -250,11 +286,11 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
             __syncthreads();
             #pragma unroll
             for (int i = 0; i < 4; i++)
-                w[r * 17 + lane + 4 * i] = d[i];
+                w[r * 20 + lane + 4 * i] = d[i] == 0.0f ? d[i] : d[i] * slope[i];
             tn_cu_att_load_T(tile, from_q, q_t, T - t0, 16, D, by);
             __syncthreads();
             for (int c = 0; c < 16; c++) {
-                const float x = w[r * 17 + c];
+                const float x = w[r * 20 + c];
                 #pragma unroll
                 for (int i = 0; i < 32; i++)
                     if (lane + 4 * i < D)
@@ -262,13 +298,10 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
             }
         }
     }
-    if (j >= S)
-        return;
-    #pragma unroll
-    for (int i = 0; i < 32; i++) {
-        if (lane + 4 * i < D)
-            dk[b * dk_b + j * dk_t + g * dk_h + lane + 4 * i] = sum_k[i];
-        if (lane + 4 * i < E)
-            dv[b * dv_b + j * dv_t + g * dv_h + lane + 4 * i] = sum_v[i];
-    }
+    __syncthreads();
+    tn_cu_att_put(rows_k, sum_k, 1.0f, D);
+    tn_cu_att_put(rows_v, sum_v, 1.0f, E);
+    __syncthreads();
+    tn_cu_att_rows(dk + b * dk_b + s0 * dk_t + g * dk_h, rows_k, dk_t, S - s0, D);
+    tn_cu_att_rows(dv + b * dv_b + s0 * dv_t + g * dv_h, rows_v, dv_t, S - s0, E);
 }

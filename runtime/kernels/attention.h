@@ -5,7 +5,9 @@
  * bias may be NULL, else it is added to the scores: element (b, h, t, s) at bias + b * m_b + h * m_h
  * + t * m_t + s * m_s. key may be NULL, else scores are left out at random: of 2^24 draws `keep` are
  * kept, and multiplied by `grow` (dropout). scale and grow are given as the bits of an f32.
- * A row that sees nothing gives 0, and lse is then +infinity.
+ * A row that sees nothing gives 0, and lse is then +infinity; with `nothing` both are no numbers.
+ * hook: NULL, or what scores go through before the bias is added, a row of a block at a time:
+ * tn_hook_score, for which each instance has a function of its own (codegen/paste.c).
  * SPDX-License-Identifier: MIT */
 
 /*@ att_tile_512: */
@@ -200,6 +202,14 @@ TN_FN void tn_att_drop(float *restrict kept, const uint64_t *key, int64_t keep, 
         }
 }
 
+/*@ hook_score: */
+TN_FN void tn_hook_score(const void *hook, float *restrict score, float *restrict slope, int64_t b, int64_t h, int64_t i,
+                         int64_t first, int64_t n)
+{
+    /* of an instance without a hook: is not called */
+    (void)hook, (void)score, (void)slope, (void)b, (void)h, (void)i, (void)first, (void)n;
+}
+
 /*@ attention_T: */
 TN_FN __attribute__((always_inline)) void tn_attention_T(T_mem *restrict out, float *restrict lse, const T_mem *q, const T_mem *k,
                           const T_mem *v, const float *bias, const uint64_t *key, int64_t cell,
@@ -207,7 +217,7 @@ TN_FN __attribute__((always_inline)) void tn_attention_T(T_mem *restrict out, fl
                           int64_t E, int64_t o_b, int64_t o_t, int64_t o_h, int64_t q_b, int64_t q_t,
                           int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t,
                           int64_t v_h, int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal,
-                          int64_t scale, int64_t keep, int64_t grow)
+                          int64_t scale, int64_t keep, int64_t grow, int64_t nothing, const void *hook)
 {
     float rows_q[64 * 128], block_k[128 * 64], block_v[64 * 128], s[64 * 64], kept[64 * 64], o[64 * 128];
     float top[64], sum[64];
@@ -226,6 +236,8 @@ TN_FN __attribute__((always_inline)) void tn_attention_T(T_mem *restrict out, fl
         tn_att_columns_T(block_k, D, k + b * k_b + s0 * k_t + g * k_h, k_t, cols, D);
         tn_att_rows_T(block_v, wide, v + b * v_b + s0 * v_t + g * v_h, v_t, cols, E, 1.0f);
         tn_att_product(s, 64, rows_q, D, 1, block_k, 64, 64, 64, D, 0);
+        for (int64_t r = 0; hook && r < rows; r++)
+            tn_hook_score(hook, s + r * 64, NULL, b, h, t0 + r, s0, cols);
         tn_att_mask(s, rows, t0, s0, S, bias ? bias + b * m_b + h * m_h : NULL, m_t, m_s, (int)causal);
         for (int64_t r = 0; r < rows; r++) {
             float *const x = s + r * 64;
@@ -260,10 +272,10 @@ TN_FN __attribute__((always_inline)) void tn_attention_T(T_mem *restrict out, fl
     }
     for (int64_t r = 0; r < rows; r++) {
         T_mem *const to = out + b * o_b + (t0 + r) * o_t + h * o_h;
-        const float once = sum[r] > 0.0f ? 1.0f / sum[r] : 0.0f;
+        const float none = nothing && S ? tn_nan() : 0.0f, once = sum[r] > 0.0f ? 1.0f / sum[r] : none;
         for (int64_t e = 0; e < E; e++)
             to[e] = T_store(o[r * wide + e] * once);
-        lse[cell * T + t0 + r] = sum[r] > 0.0f ? top[r] + tn_log(sum[r]) : tn_inf();
+        lse[cell * T + t0 + r] = sum[r] > 0.0f ? top[r] + tn_log(sum[r]) : tn_inf() + none;
     }
 }
 
@@ -291,11 +303,13 @@ TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq
                                int64_t q_b, int64_t q_t, int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h,
                                int64_t v_b, int64_t v_t, int64_t v_h, int64_t y_b, int64_t y_t, int64_t y_h,
                                int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal,
-                               int64_t scale, int64_t keep, int64_t grow)
+                               int64_t scale, int64_t keep, int64_t grow, int64_t nothing, const void *hook)
 {
     /* a cell is a head of k and v; all heads of q that share it, one after another */
     float rows_q[64 * 128], rows_y[64 * 128], block_k[128 * 64], rows_k[64 * 128], block_v[128 * 64];
     float sum_k[64 * 128], sum_v[64 * 128], p[64 * 64], dp[64 * 64], ds[64 * 64], kept[64 * 64];
+    float slope[64 * 64]; /* the hook's */
+    (void)nothing;
     const int64_t b = cell / G, g = cell % G, share = H / G, wide = (D + 31) / 32 * 32, broad = (E + 31) / 32 * 32;
     const float by = tn_float_bits((uint32_t)scale);
     for (int64_t s0 = 0; s0 < S; s0 += 64) {
@@ -327,6 +341,8 @@ TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq
                 tn_att_rows_T(rows_y, broad, dy + b * y_b + t0 * y_t + h * y_h, y_t, rows, E, 1.0f);
                 tn_att_product(p, 64, rows_q, wide, 1, block_k, 64, full, 64, D, 0);
                 tn_att_product(dp, 64, rows_y, broad, 1, block_v, 64, full, 64, E, 0);
+                for (int64_t r = 0; hook && r < rows; r++)
+                    tn_hook_score(hook, p + r * 64, slope + r * 64, b, h, t0 + r, s0, cols);
                 tn_att_mask(p, rows, t0, s0, S, bias ? bias + b * m_b + h * m_h : NULL, m_t, m_s, (int)causal);
                 if (key)
                     tn_att_drop(kept, key, keep, tn_float_bits((uint32_t)grow), (head * T + t0) * S, rows, s0, S);
@@ -337,6 +353,11 @@ TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq
                     for (int64_t r = 0; r < rows; r++)
                         for (int64_t c = 0; c < cols; c++)
                             dbias[(head * T + t0 + r) * S + s0 + c] = ds[r * 64 + c];
+                for (int64_t r = 0; hook && r < rows; r++)
+                    for (int64_t c = 0; c < cols; c++) {
+                        const float d = ds[r * 64 + c], by_hook = d * slope[r * 64 + c];
+                        ds[r * 64 + c] = d == 0.0f ? d : by_hook; /* what is hidden stays 0 */
+                    }
                 tn_att_product(sum_v, broad, p, 1, 64, rows_y, broad, 64, broad, rows, 1);
                 tn_att_product(sum_k, wide, ds, 1, 64, rows_q, wide, 64, wide, rows, 1);
                 tn_att_product(dp, wide < 64 ? wide : 64, ds, 64, 1, rows_k, wide, full, wide < 64 ? wide : 64, 64, 0);

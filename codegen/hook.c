@@ -1,0 +1,172 @@
+/* hook.c: what a function of runtime/kernels does to each element in between: a function of its
+ * own, and the structure that holds what it reads.
+ *
+ *   struct y_hook { const float *slopes; int64_t S; };                            C: a row at a
+ * time TN_INLINE void y_score(const void *hook, float *restrict score, float *restrict slope,
+ *                          int64_t b, int64_t h, int64_t i, int64_t first, int64_t n) { .. }
+ *
+ *   struct y_hook {                                                               CUDA: an element
+ *       const float *slopes; int S;
+ *       __device__ float score(float s, .., long long j, float *slope) const { .. }
+ *   };
+ *
+ * SPDX-License-Identifier: MIT */
+#include "codegen/ktext.h"
+#include "ir/base/die.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static bool mentions(const char *text, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *p = strstr(text, name); p; p = strstr(p + 1, name))
+        if ((p == text || !is_word(p[-1])) && !is_word(p[n]))
+            return true;
+    return false;
+}
+
+static void mark(const Kernel *k, KExpr e, bool *needed)
+{
+    if (!e.id || needed[e.id])
+        return;
+    needed[e.id] = true;
+    for (uint32_t i = 0; i < kexpr(k, e)->nin; i++)
+        mark(k, kexpr(k, e)->in[i], needed);
+}
+
+/* Each operation and load gets a name: no load stands under a condition (lower_let.c). */
+static void print_values(KText *t, const KStmt *s)
+{
+    bool *needed = arena_array(t->a, bool, t->k->exprs.n);
+    for (int i = 0; i < 2; i++)
+        mark(t->k, s->hook[i], needed);
+    for (uint32_t id = 1; id < t->k->exprs.n; id++) {
+        const KExprInfo *x = &t->k->exprs.at[id];
+        if (!needed[id] || x->kind == KE_CONST || x->kind == KE_INDEX || x->kind == KE_ACC)
+            continue;
+        const char *value = ktext_expr(t, (KExpr){id}).text;
+        const char *name = name_unique(&t->names, "v");
+        emit_line(&t->e, "const %s %s = %s;", ktext_value(t, x->type), name, value);
+        ktext_let(t, (KExpr){id}, (Text){name, PREC_PRIMARY});
+    }
+}
+
+static const char *size_type(const KText *t, Symbol s)
+{
+    return t->wide[s.id] ? ktext_int64(t) : "int";
+}
+
+/* The loop over a row, or the element. */
+static const char *body_text(KText *t, const KStmt *s)
+{
+    StrBuf out = {.a = t->a};
+    const Emit around = t->e;
+    const bool cuda = t->target == TARGET_CUDA;
+    const Scope scope = scope_begin(t);
+    static const char *const axes[] = {"b", "h", "i", "j"};
+    t->e = (Emit){.out = &out, .depth = cuda ? 2 : 1};
+    for (int i = 0; i < 4; i++) {
+        t->symbol[s->hook_at[i].id] = axes[i];
+        t->wide[s->hook_at[i].id] = true;
+    }
+    t->accs[0].totalled = true;
+    t->accs[0].result[0] = cuda ? "s" : "score[l]";
+    if (!cuda) {
+        emit_line(&t->e, "(void)slope, (void)b, (void)h, (void)i;");
+        emit_open(&t->e, "for (int64_t l = 0; l < n; l++) {");
+        emit_line(&t->e, "const int64_t j = first + l;");
+        emit_line(&t->e, "(void)j;");
+    }
+    print_values(t, s);
+    if (s->hook[1].id)
+        emit_line(&t->e, "%s = %s;", cuda ? "*slope" : "slope[l]", ktext_expr(t, s->hook[1]).text);
+    if (cuda) {
+        emit_line(&t->e, "return %s;", ktext_expr(t, s->hook[0]).text);
+    } else {
+        emit_line(&t->e, "score[l] = %s;", ktext_expr(t, s->hook[0]).text);
+        emit_close(&t->e, "");
+    }
+    t->e = around;
+    scope_end(t, scope);
+    return sb_text(&out);
+}
+
+/* Members of the structure, or their values in front of the function's body, or what the kernel
+ * puts into it: of those that the body mentions. */
+typedef enum { MEMBERS, COPIES, VALUES } Print;
+
+static void print_members(KText *t, const char *body, Print how, StrBuf *values)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->k->params.n; i++) {
+        const char *type = ktext_element(t, t->k->params.at[i].dtype), *name = t->param[i];
+        if (!mentions(body, name))
+            continue;
+        n++;
+        if (how == MEMBERS)
+            emit_line(&t->e, "const %s *%s;", type, name);
+        else if (how == COPIES)
+            emit_line(&t->e, "const %s *restrict const %s = with->%s;", type, name, name);
+        else
+            sb_printf(values, "%s%s", values->n ? ", " : "", name);
+    }
+    for (uint32_t i = 0; i < t->nsizes; i++) {
+        const char *type = size_type(t, t->sizes[i]), *name = t->symbol[t->sizes[i].id];
+        if (!mentions(body, name))
+            continue;
+        n++;
+        if (how == MEMBERS)
+            emit_line(&t->e, "%s %s;", type, name);
+        else if (how == COPIES)
+            emit_line(&t->e, "const %s %s = with->%s;", type, name, name);
+        else
+            sb_printf(values, "%s%s", values->n ? ", " : "", name);
+    }
+    if (!n && how == MEMBERS)
+        emit_line(&t->e, "int nothing;");
+    if (!n && how == VALUES)
+        sb_puts(values, "0");
+}
+
+const char *ktext_print_hook(KText *t, const KStmt *s)
+{
+    const bool cuda = t->target == TARGET_CUDA;
+    const char *name = t->kernel, *body = body_text(t, s);
+    const Emit around = t->e;
+    StrBuf values = {.a = t->a};
+    CHECK(t->hooks && name);
+    t->e = (Emit){.out = t->hooks};
+    emit_open(&t->e, "struct %s_hook {", name);
+    print_members(t, body, MEMBERS, NULL);
+    if (cuda) {
+        emit_line(&t->e,
+                  "__device__ __forceinline__ float score(float s, long long b, long long h, "
+                  "long long i, long long j, float *slope) const");
+        emit_open(&t->e, "{");
+        emit_raw(&t->e, body);
+        emit_close(&t->e, "");
+    }
+    emit_close(&t->e, ";");
+    if (!cuda) {
+        emit_function(&t->e, arena_printf(t->a, "TN_INLINE void %s_score", name),
+                      "const void *hook, float *restrict score, float *restrict slope, int64_t b, "
+                      "int64_t h, int64_t i, int64_t first, int64_t n");
+        emit_open(&t->e, "{");
+        emit_line(&t->e, "const struct %s_hook *const with = hook;", name);
+        emit_line(&t->e, "(void)with;");
+        print_members(t, body, COPIES, NULL);
+        emit_raw(&t->e, body);
+        emit_close(&t->e, "");
+    }
+    emit_line(&t->e, "%s", "");
+    t->e = around;
+    print_members(t, body, VALUES, &values);
+    emit_line(&t->e, "const %s%s_hook hook = {%s};", cuda ? "" : "struct ", name, sb_text(&values));
+    return name;
+}
