@@ -11,8 +11,8 @@ bool window_ints(Elab *e, const Call *c, uint32_t i, uint32_t n, int64_t least, 
     if (!arg_ints(e, c, i, out, &got, MAX_RANK))
         return false;
     if (got != 1 && got != n) {
-        elab_error(e, DIAG_bad_call, c->arg_at[i], "%s wants one int here, or %u, not %u",
-                   c->row->name, n, got);
+        elab_error(e, DIAG_bad_call, c->arg_at[i], "%s wants one int here%s, not %u", c->row->name,
+                   n > 1 ? arena_printf(e->a, ", or %u", n) : "", got);
         return false;
     }
     for (uint32_t k = got; k < n; k++)
@@ -20,8 +20,10 @@ bool window_ints(Elab *e, const Call *c, uint32_t i, uint32_t n, int64_t least, 
     for (uint32_t k = 0; k < n; k++)
         if (out[k] < least || out[k] > INT32_MAX) {
             elab_error(e, DIAG_bad_number, c->arg_at[i],
-                       "%s: %lld is not possible here, %lld is the least", c->row->name,
-                       (long long)out[k], (long long)least);
+                       out[k] < least ? "%s: %lld is not possible here, %lld is the least"
+                                      : "%s: %lld is not possible here, %lld is the most",
+                       c->row->name, (long long)out[k],
+                       out[k] < least ? (long long)least : (long long)INT32_MAX);
             return false;
         }
     return true;

@@ -264,6 +264,14 @@ static bool gradient_body(Custom *c, uint32_t nargs)
     for (uint32_t i = 0; i < body.values.n; i++)
         if (is_poison(&body.values.at[i]))
             return false;
+    if (body.values.n == ast->params.n) { /* those of numbers have nowhere to go */
+        body.values.n = 0;
+        for (uint32_t i = 0; i < ast->params.n; i++)
+            if (c->args[i].kind == V_tensor) {
+                body.at.at[body.values.n] = body.at.at[i];
+                body.values.at[body.values.n++] = body.values.at[i];
+            }
+    }
     if (body.values.n != nargs) {
         Diag *d = elab_error(e, DIAG_bad_gradient, ast->grad_at,
                              "grad gives %u value%s for %u tensor argument%s", body.values.n,

@@ -307,7 +307,12 @@ Value value_field(Elab *e, const Env *env, const Value *base, Sym name, Span at,
     default:
         break;
     }
+    const char *library = library_function(e, name_at);
     Diag *d;
+    if (library && base->kind != V_tensor && base->kind != V_instance && base->kind != V_file) {
+        elab_error(e, DIAG_bad_type, name_at, "%s wants a tensor, not %s", library, a_kind(base));
+        return v_poison();
+    }
     if (base->kind == V_instance || base->kind == V_file)
         d = elab_error(e, DIAG_unknown_name, name_at, "%s has no '%s'",
                        base->kind == V_file ? base->file->path : value_text(e, base), text);

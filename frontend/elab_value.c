@@ -356,6 +356,13 @@ static Span user_place(Elab *e, Span at, const Frame **from)
     return at;
 }
 
+const char *library_function(Elab *e, Span at)
+{
+    const Frame *from = NULL;
+    user_place(e, at, &from);
+    return from ? from->name : NULL;
+}
+
 const char *element_text(Elab *e, const Value *list, uint32_t i)
 {
     return arena_printf(e->a, "element %u of the list that is called (%s)", i,
