@@ -62,6 +62,17 @@ bool builtin_grad(Elab *e, const Call *c, Value *out)
 
 /* ---- other parameters ---- */
 
+/* Before the first step a parameter stands for its average: it may have come from a file since. */
+static Val average_of(Elab *e, const State *s)
+{
+    Builder *b = &e->b;
+    const Val begun = build2(b, OP_gt, build_state(b, s->steps), build_const_int(b, DT_i64, 0));
+    const Val kept = build_view(b, &e->p->state.at[s->average - 1]);
+    const Val own = build_view(b, &e->p->state.at[s->view - 1]);
+    return build3(b, OP_where, build_at_place(b, begun, s->type.place), kept,
+                  build1(b, OP_detach, own));
+}
+
 /* A parameter without an average stands for itself. */
 bool builtin_averages(Elab *e, const Call *c, Value *out)
 {
@@ -86,8 +97,7 @@ bool builtin_averages(Elab *e, const Call *c, Value *out)
             continue;
         kept += s->average > 0;
         vec_push(e->a, &v,
-                 s->average ? v_tensor(e, build_view(&e->b, &e->p->state.at[s->average - 1]))
-                            : state_value(e, s));
+                 s->average ? v_tensor(e, average_of(e, s)) : state_value(e, s));
     }
     if (!kept) {
         Diag *d = elab_error(e, DIAG_bad_state, c->at, "no train keeps averages of these parameters");

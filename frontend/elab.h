@@ -152,7 +152,8 @@ struct State {
     VEC(Sym) aliases;
     uint32_t id;   /* from 1, in order of making */
     uint32_t view; /* index in p->state + 1, once laid out */
-    uint32_t average; /* the same of the average that a train keeps of it, or 0 */
+    uint32_t average, steps; /* the same of the average that a train keeps of it, or 0; and the slot
+                              * that counts its steps */
     Val now;       /* value assigned in the graph now_graph, or node 0 */
     Graph *now_graph;
     Val stand_in; /* an input that stands for the parameter in stand_in_graph, or node 0 */

@@ -670,6 +670,7 @@ void make_averages(Model *m, Graph *init)
         const Update u = {.m = m, .t = t, .e = e, .init = init};
         if (t->average.kind != V_fn)
             continue;
+        const uint32_t steps = scalar_slot(&u, "t", SLOT_COUNTER, DT_i64, 0);
         for (uint32_t k = 0; k < m->segments.n; k++) {
             const Segment *seg = &m->segments.at[k];
             if (!seg->grad || seg->key.at[i] < 0)
@@ -679,8 +680,13 @@ void make_averages(Model *m, Graph *init)
             const uint32_t slot = segment_slot(&u, AVERAGE, seg, seg->dtype, t->decl->at, &made);
             Val *parts = arena_array(e->a, Val, seg->states.n);
             for (uint32_t j = 0; j < seg->states.n; j++) {
+                if (seg->states.at[j]->average)
+                    elab_error(e, DIAG_bad_train, t->decl->at,
+                               "another train keeps averages of '%s' already",
+                               sym(e, seg->states.at[j]->name));
                 parts[j] = use_val(e, &seg->states.at[j]->initial);
                 seg->states.at[j]->average = before + j + 1;
+                seg->states.at[j]->steps = steps;
             }
             graph_commit(e->p, init, slot, join_segment(e, seg, parts, seg->dtype));
         }

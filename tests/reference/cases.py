@@ -6,6 +6,7 @@ import cases_index
 import cases_names
 import cases_recurrent
 import cases_windows
+import cases_written
 
 # The size of axis 0 that stands for the symbolic size N in the texts made from these tables.
 N = 7
@@ -137,7 +138,7 @@ LOSSES = [
 GROUPS = {"activations": ACTIVATIONS, "rows": ROWS, "losses": LOSSES}
 
 # Groups whose draws begin with a seed of their own: `make.py GROUP` makes one alone.
-MORE_GROUPS = {"attention": cases_attention.ATTENTION, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS,
+MORE_GROUPS = {"attention": cases_attention.ATTENTION, "written": cases_written.WRITTEN, "index": cases_index.INDEX, "windows": cases_windows.WINDOWS,
                "names": cases_names.NAMES, "grids": cases_windows.GRIDS}
 
 # Modules with state: name, in Tenon, in torch (None: rms_norm, which this torch lacks).

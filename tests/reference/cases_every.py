@@ -168,7 +168,9 @@ def weighted(text):
 
 
 CTC = "net(a.log_softmax(2), b % 3 + 1, c + 4, c + 1)"
+ROW_OF_TARGETS = "net(a.log_softmax(2), b % 3 + 1, c + 4, {0}([3, 1, 2, 3]))"
 LOSSES = [
+    *reduced("nn.CTCLoss()", "w:6,4,4 i3:9 i3:4", (ROW_OF_TARGETS.format("tensor"), ROW_OF_TARGETS.format("torch.tensor"))),
     *reduced("nn.MSELoss()", L), *reduced("nn.L1Loss()", L), *reduced("nn.SmoothL1Loss()", L), *reduced("nn.SmoothL1Loss(beta=0.5)", L),
     ("nn.SmoothL1Loss(beta=0.0)", L), *reduced("nn.HuberLoss()", L), *reduced("nn.HuberLoss(delta=0.6)", L),
     *reduced("nn.BCELoss()", "p:B,5 P:B,5"), *reduced("nn.BCEWithLogitsLoss()", "w:B,5 p:B,5"),

@@ -157,6 +157,39 @@ def check_averages(test, tenon, want):
             test.tensor(f"{a}: {n}", got[f"loss_{name}.average.{name}.{n}"].astype(np.float64) - begin(n), w)
 
 
+def check_use(test, tenon):
+    """averages(m) gives a method what the state file has; a train reads them as they were before its step."""
+    text = ("import nn\nimport optim\nmodule Taught {\n    net = nn.Linear(3, 2)\n"
+            "    fn teacher(x: [B, 3]) -> (y: [B, 2]) { return functional_call(net, averages(net), x) }\n"
+            "    fn loss(x: [B, 3], y: [B, 2]) -> (loss: [], apart: []) {\n"
+            "        loss, apart = mse_loss(net(x), y), square(net(x) - teacher(x)).mean()\n        loss = loss + apart\n    }\n}\n"
+            "model m = Taught()\ntrain m.loss with optim.SGD(lr = 0.1) { average = optim.ema(0.8) }\n")
+    wide = np.float64 if test.dtype == "f64" else np.float32
+    w, b = uniform("use w", (2, 3)).astype(np.float64), uniform("use b", (2,)).astype(np.float64)
+    x, y = uniform("use x", (4, 3)).astype(np.float64), uniform("use y", (4, 2)).astype(np.float64)
+    with tempfile.TemporaryDirectory() as folder:
+        model, weights, data, out = (os.path.join(folder, n) for n in ("taught.tn", "state.npz", "data.npz", "out.npz"))
+        with open(model, "w") as f:
+            f.write(text)
+        np.savez(weights, **{"net.weight": w.astype(wide), "net.bias": b.astype(wide)})
+        np.savez(data, x=x.astype(wide), y=y.astype(wide))
+        test.run(tenon, "-train", model, data, "-epochs", str(STEPS), "-batch", "4", "-load", weights, "-save", out)
+        state = dict(np.load(out))
+        test.run(tenon, "-run", model, "teacher", f"x=@{data}:x", "-load", out, "-o", weights)
+        shown = dict(np.load(weights))["y"]
+    aw, ab = w, b  # averages begin as the parameters do, and are constants to the loss
+    for t in range(1, STEPS + 1):
+        z, teacher = x @ w.T + b, x @ aw.T + ab
+        g = 2 * (z - y) / z.size + 2 * (z - teacher) / z.size
+        w, b = w - 0.1 * g.T @ x, b - 0.1 * g.sum(0)
+        aw, ab = (w, b) if t == 1 else (aw + 0.2 * (w - aw), ab + 0.2 * (b - ab))
+    test.tolerance = TOLERANCE[test.dtype] * 10
+    test.tensor("a teacher: weight", state["net.weight"], summary(w))
+    test.tensor("a teacher: average of weight", state["loss.average.net.weight"], summary(aw))
+    test.tensor("a teacher: average of bias", state["loss.average.net.bias"], summary(ab))
+    test.tensor("a teacher: what it gives", shown, summary(x @ aw.T + ab))
+
+
 def check_schedules(test, tenon, want):
     """Each parameter notes the rate of step t in its t-th element."""
     members = "".join(f"    param s{i}: [{RATES}] = zeros\n" for i in range(len(SCHEDULES)))
@@ -198,6 +231,7 @@ def main(args):
         test = Check(args[2])
         check_optimisers(test, args[1], want["optimisers"])
         check_averages(test, args[1], want["averages"])
+        check_use(test, args[1])
         check_schedules(test, args[1], want["schedules"])
         print(f"steps {args[2]}: {test.right} equal, {test.wrong} not")
         return 1 if test.wrong or not test.right else 0
