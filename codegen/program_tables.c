@@ -436,6 +436,8 @@ static void add_step(Tables *t, const Step *s)
     if (s->kind == STEP_LOOP)
         sb_printf(&text, ", .kernel = %u, .operands = %u, .nops = %d, .cells = %d",
                   symbol_number(t, s->loop), s->other, s->reverse, count(t, s->cells));
+    if (s->kind == STEP_LOOP && s->rows.id)
+        sb_printf(&text, ", .ints = %d, .nints = 1", number(t, s->rows));
     if (s->kind == STEP_END)
         sb_printf(&text, ", .operands = %u", s->other);
     if (s->kind == STEP_COPY || s->kind == STEP_SWAP) {

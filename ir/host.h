@@ -70,8 +70,11 @@ typedef struct {
     Dim m, n, k, batch[2];
     GemmOperand a, b, c, sum_a, sum_b, bias;
     bool accumulate, tf32;
-    /* LOOP: the symbol counts 0 .. cells - 1, or down; other: its END. END: other: its LOOP */
+    /* LOOP: the symbol counts 0 .. cells - 1, or down; other: its END. END: other: its LOOP. rows:
+     * so many rows may go through all turns each by itself, and nothing in the loop shares memory
+     * with anything else in it; {0}: they may not */
     Symbol loop;
+    Dim rows;
     bool reverse;
     uint32_t other;
     /* COPY dst <- src (whole buffers, equal size); FILL dst with value */

@@ -203,6 +203,10 @@ static void put_step(Print *w, const Step *s)
         put_dim(w, s->cells);
         if (s->reverse)
             sb_puts(w->out, "..0");
+        if (s->rows.id) {
+            sb_puts(w->out, " rows ");
+            put_dim(w, s->rows);
+        }
         break;
     case STEP_END:
         sb_puts(w->out, "end");

@@ -57,7 +57,9 @@ static void touch_step(Live *w, const Step *s)
     }
 }
 
-/* What is alive when a loop begins or ends, or is handed from turn to turn, is so all the time. */
+/* What is alive when a loop begins or ends, or is handed from turn to turn, is so all the time;
+ * where rows go through the turns by themselves, one is here while another is there: so is
+ * everything. */
 static void stretch(const HostProgram *h, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) { /* a pair that changes places */
@@ -70,7 +72,8 @@ static void stretch(const HostProgram *h, uint32_t from, uint32_t to)
     for (uint32_t i = 1; i < h->buffers.n; i++) {
         Buffer *b = &h->buffers.at[i];
         const bool touched = b->last > from && b->first < to && b->first <= b->last;
-        if (!touched || (b->first > from && b->last < to))
+        const bool inside = b->first > from && b->last < to;
+        if (!touched || (inside && !h->steps.at[from].rows.id))
             continue;
         b->first = b->first > from ? from : b->first;
         b->last = b->last < to ? to : b->last;

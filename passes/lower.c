@@ -457,7 +457,7 @@ static void copy_value(Lower *l, Val v, uint32_t buf, bool early)
         if (l->late.at[i].dst.buf == buf && l->late.at[i].src.buf == src->buf)
             return;
     Sym name = lower_name(l, v);
-    LateCopy c = {dst, *src, ty->dtype, name, graph_node(l->g, v)->site};
+    LateCopy c = {dst, *src, ty->dtype, name, graph_node(l->g, v)->site, false};
     if (!early) {
         vec_push(l->a, &l->late, c);
         return;
@@ -555,6 +555,28 @@ static void take_over(Lower *l, const FuseGroup *grp)
     }
 }
 
+/* The contraction in whose strip a group works; NULL: in none. */
+static const FuseGroup *contract_of(const Lower *l, const FuseGroup *grp)
+{
+    return grp->ride                      ? &l->f->groups.at[grp->with]
+           : grp->class == CLASS_CONTRACT ? grp
+                                          : NULL;
+}
+
+/* A rider's result that is read behind its strip has memory for all rows: what a product left there
+ * for it need not have some, too. */
+static bool outlives_strip(const Lower *l, const FuseGroup *grp)
+{
+    for (uint32_t k = 0; k < grp->outputs.n && grp->ride == RIDE_EPILOGUE; k++)
+        for (uint32_t i = l->group + 1; i < l->f->groups.n; i++) {
+            const FuseGroup *other = &l->f->groups.at[i];
+            if (contract_of(l, other) != l->contract &&
+                reads(l, other, (Entry){grp->outputs.at[k], 0}))
+                return true;
+        }
+    return false;
+}
+
 /* An op that changes its first operand: the result takes its memory, if that dies here. */
 static void change_first(Lower *l, const FuseGroup *grp)
 {
@@ -597,13 +619,12 @@ static void lower_group(Lower *l, uint32_t number)
     lower_at(l, group_place(l, grp));
     l->group = l->group_first = number;
     l->making = grp;
-    l->contract = grp->class == CLASS_CONTRACT && !grp->ride ? grp
-                  : grp->ride                                ? &l->f->groups.at[grp->with]
-                                                             : NULL;
+    l->contract = contract_of(l, grp);
     const uint32_t from = l->h->steps.n;
     const bool placed = l->choice_last >= number && l->choice_last; /* by the other alternative */
     if (!l->o->no_sharing && !placed &&
-        (grp->class == CLASS_ROW || (grp->class == CLASS_MAP && !grp->ride)))
+        (grp->class == CLASS_ROW ||
+         (grp->class == CLASS_MAP && (!grp->ride || outlives_strip(l, grp)))))
         take_over(l, grp);
     switch (grp->class) {
     case CLASS_MAP:
@@ -709,7 +730,7 @@ void lower_late_result(Lower *l, Val v, const Loc *loc)
     const Sym name = lower_name(l, v);
     vec_push(
         l->a, &l->late,
-        ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name, graph_node(l->g, v)->site}));
+        ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name, graph_node(l->g, v)->site, false}));
 }
 
 void lower_late_copies(Lower *l)
@@ -754,6 +775,7 @@ static void lower_graph(Lower *l, Graph *g)
     lower_late_copies(l);
     host_order(l);
     host_lanes(l);
+    host_loop_rows(l);
     host_strips(l);
     host_conflicts(l);
     vec_push(l->a, &l->m->programs, h);

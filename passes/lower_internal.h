@@ -242,6 +242,8 @@ void host_order(Lower *l);
 void host_lanes(Lower *l);
 /** Steps that run row block by row block together (lower_strip.c). */
 void host_strips(Lower *l);
+/** Finds the rows of loops that have some: Step.rows (lower_loop_rows.c). */
+void host_loop_rows(Lower *l);
 /** When temporaries live, and which of them at the same time. */
 void host_conflicts(Lower *l);
 

@@ -202,11 +202,14 @@ void host_strips(Lower *l)
     Strips w = {.l = l, .h = h, .t = l->t, .in_use = arena_array(l->a, bool, h->buffers.n)};
     if (l->o->no_fuse)
         return;
+    uint32_t rows_end = 0; /* of a loop that goes by rows itself */
     for (uint32_t i = 0; i < h->steps.n; i += w.s.n ? w.s.n : 1) {
         const void *c = h->steps.at[i].contract;
+        if (h->steps.at[i].kind == STEP_LOOP && h->steps.at[i].rows.id)
+            rows_end = h->steps.at[i].other;
         w.s = (StepStrip){.first = i};
         const Place place = h->steps.at[i].place;
-        c = host_on_cuda(l->m, place) ? NULL : c;
+        c = host_on_cuda(l->m, place) || i < rows_end ? NULL : c;
         for (; c && i + w.s.n < h->steps.n && h->steps.at[i + w.s.n].contract == c; w.s.n++) {
             const FuseGroup *g = group_of(&h->steps.at[i + w.s.n]);
             w.s.depth |= g->ride == RIDE_LOAD_DEPTH;

@@ -301,6 +301,7 @@ const tn__backend tn__cpu_backend = {
     .launch = cpu_launch,
     .gemm = cpu_gemm,
     .strip = tn__cpu_strip,
+    .rows = tn__cpu_rows,
     .strip_bytes = tn__cpu_strip_bytes,
     .arch = no,
     .has = no,

@@ -20,6 +20,10 @@ void tn__cpu_use_panels(Call *c, int step, tn__gemm_args *args);
 bool tn__cpu_has_panels(const tn_program *p, const tn_gemm_step *g);
 void tn__cpu_free_panels(tn_model *m);
 
+/* cpu_rows.c */
+/** A loop that has rows, if that pays; else `done` is false, and nothing has happened. */
+tn_status tn__cpu_rows(Call *c, const tn__loop *l, bool *done);
+
 /* cpu_strip.c */
 tn_status tn__cpu_strip(Call *c, int strip);
 size_t tn__cpu_strip_bytes(const tn__device *d, const tn_program *p, const tn__plan *plan,

@@ -55,6 +55,10 @@ void *tn__operand(const Call *c, int i);
 /** Steps from .. to - 1 (executor.c); the turns of the loop that begins at a step (loop.c). */
 tn_status tn__run_steps(Call *c, int from, int to);
 tn_status tn__run_loop(Call *c, int step);
+/** Everything that depends on the turn, for this one; false: a size overflows. */
+bool tn__loop_turn(Call *c, const tn__loop *l, int64_t turn);
+/** A step of two buffers that change places. */
+void tn__swap(Call *c, const tn_step *s);
 /** The message for a kernel's error word: number of its check, index, size of the axis. */
 tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *where,
                           const int32_t *error);

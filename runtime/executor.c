@@ -71,7 +71,7 @@ static tn_status run_print(Call *c, const tn_step *s)
     return e;
 }
 
-static void swap(Call *c, const tn_step *s)
+void tn__swap(Call *c, const tn_step *s)
 {
     const tn_operand *o = &c->p->operands[s->operands];
     void *at = c->at[o[0].buf];
@@ -94,7 +94,7 @@ tn_status tn__run_step(Call *c, int i)
     case TN_STEP_PRINT:
         return run_print(c, s);
     case TN_STEP_SWAP:
-        swap(c, s);
+        tn__swap(c, s);
         return TN_OK;
     case TN_STEP_END:
         return TN_OK;

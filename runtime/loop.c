@@ -87,8 +87,7 @@ void tn__loops_free(tn__plan *plan)
     free(plan->loops);
 }
 
-/* Everything that depends on the turn, for this one. */
-static bool begin_turn(Call *c, const tn__loop *l, int64_t turn)
+bool tn__loop_turn(Call *c, const tn__loop *l, int64_t turn)
 {
     const tn_program *p = c->p;
     tn__plan *plan = c->plan;
@@ -111,8 +110,11 @@ tn_status tn__run_loop(Call *c, int step)
         l++;
     const int64_t n = c->plan->dims[s->cells];
     tn_status e = TN_OK;
-    for (int64_t i = 0; i < n && !e; i++)
-        e = begin_turn(c, l, s->nops ? n - 1 - i : i)
+    bool done = false;
+    if (s->nints && c->m->dev->ops->rows && !c->serial)
+        e = c->m->dev->ops->rows(c, l, &done);
+    for (int64_t i = done ? n : 0; i < n && !e; i++)
+        e = tn__loop_turn(c, l, s->nops ? n - 1 - i : i)
                 ? tn__run_steps(c, step + 1, s->operands)
                 : tn__fail(TN_SHAPE, "%s: a size overflows", c->p->name);
     c->plan->symbols[s->kernel] = 0; /* plans are found by the values of symbols */

@@ -1,7 +1,8 @@
 #!/bin/bash
 # bits.sh: what maps compute has the same bits fused and unfused, at each level of optimisation, on any
 # number of threads, and on a GPU (the virtual one, where VGPU says its folder); gradients that are maps
-# too. TENON is the compiler.
+# too. Loops over time: on any number of threads, and those go by rows whose rows know nothing of each
+# other. TENON is the compiler.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 tenon=$(realpath "${TENON:?set TENON to the compiler}")
@@ -11,6 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 compared=0
+model=$here/bits.tn
 
 run() { # FILE OPTION... -- ARGUMENT...: outputs of a method
     local out=$1 options=()
@@ -20,7 +22,7 @@ run() { # FILE OPTION... -- ARGUMENT...: outputs of a method
         shift
     done
     shift
-    "$tenon" "${options[@]}" -run "$here/bits.tn" "$@" -seed 5 -o "$out" >run.log 2>&1 ||
+    "$tenon" "${options[@]}" -run "$model" "$@" -seed 5 -o "$out" >run.log 2>&1 ||
         { cat run.log; echo "bits.sh: ${options[*]}: $* fails"; exit 1; }
 }
 
@@ -45,5 +47,33 @@ for rows in 3 64; do
     same functions B=$rows x=randn -grad d_a=randn d_b=ones d_c=randn d_d=ones d_e=randn d_f=randn
     same chain B=$rows x=randn r=randn -training
     same integers B=$rows x=randn
+    same parts B=$rows x=randn w=randn r=randn
+done
+
+model=$here/loops.tn
+"$tenon" -E=host -target=cpu "$model" >loops.txt
+loops() { # METHOD: "loops, and those that go by rows" of its programs
+    awk -v m="$1" '$0 ~ "^program loops." m "(_train|_backward)? " { on = 1 } /^}/ { on = 0 }
+        on && /^  loop / { n++; rows += /rows B/ } END { print n + 0, rows + 0 }' loops.txt
+}
+threads() { # ARGUMENT...: one method on several numbers of threads
+    local n
+    run want.npz -device=cpu -threads 1 -- "$@"
+    for n in 2 3 5; do
+        run got.npz -device=cpu -threads "$n" -- "$@"
+        cmp want.npz got.npz || { echo "bits.sh: $n threads: other bits from $*"; exit 1; }
+        compared=$((compared + 1))
+    done
+}
+for turns in 6 7; do
+    threads cells B=40 T=$turns x=randn -grad d_a=randn d_b=randn d_c=randn
+    threads square T=$turns x=randn -grad d_last=randn
+    for method in own mean rolled reversed columns; do
+        threads $method B=40 T=$turns x=randn -grad d_last=randn
+    done
+done
+for want in "cells 12 12" "own 3 3" "mean 3 0" "rolled 3 0" "reversed 3 0" "square 3 0" "columns 3 0"; do
+    [ "${want%% *} $(loops "${want%% *}")" = "$want" ] ||
+        { echo "bits.sh: loops, and those by rows: ${want%% *} $(loops "${want%% *}"), not $want"; exit 1; }
 done
 echo "$compared times the same bits"

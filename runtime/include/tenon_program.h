@@ -152,7 +152,9 @@ typedef struct {
 } tn_kernel;
 
 /* LOOP: the steps up to END run `cells` times, with symbol `kernel` counting from 0, or down to 0;
- * what sizes mention it is computed anew each turn. SWAP: two buffers change places. */
+ * what sizes mention it is computed anew each turn. With `rows`, row r of all that it writes is made
+ * of row r of that: products have them as m, launches some cells to each, and blocks of rows may go
+ * through all turns by themselves. SWAP: two buffers change places. */
 enum { TN_STEP_LAUNCH, TN_STEP_GEMM, TN_STEP_COPY, TN_STEP_FILL, TN_STEP_PRINT, TN_STEP_LOOP, TN_STEP_END,
        TN_STEP_SWAP };
 typedef struct {
@@ -173,7 +175,7 @@ typedef struct {
     int32_t kernel;            /* LAUNCH: kernels[kernel]; GEMM: gemms[kernel]; LOOP: symbols[kernel] */
     int32_t operands, nops;    /* LAUNCH: operands[operands ..]; COPY, SWAP: dst, src; FILL: dst;
                                   LOOP: number of its END, nops 1: it counts down; END: of its LOOP */
-    int32_t ints, nints;       /* LAUNCH: dims[ints ..] */
+    int32_t ints, nints;       /* LAUNCH: dims[ints ..]; LOOP, nints 1: number of its rows' size */
     int32_t cells;             /* LAUNCH: number of a size */
     tn_when when;
     double value;              /* FILL */
