@@ -8,6 +8,8 @@
 #include "ir/base/die.h"
 #include "passes/fuse_internal.h"
 
+#include <stdlib.h>
+
 static void row_major(const Fuser *f, const TypeInfo *t, Dim *stride)
 {
     Dim s = dim_const(f->t, 1);
@@ -195,9 +197,56 @@ static bool is_made_of(const Fuser *f, Val v, uint32_t u)
     }
 }
 
+/* A piece of a concat along its first axis, by the place where it begins. */
+typedef struct {
+    Dim at;
+    uint32_t k;
+} PieceAt;
+
+static int by_place(const void *a, const void *b)
+{
+    const PieceAt *x = a, *y = b;
+    return x->at.id != y->at.id ? (x->at.id < y->at.id ? -1 : 1) : (x->k > y->k) - (x->k < y->k);
+}
+
+static const PieceAt *pieces_at(const Fuser *f, const Node *concat)
+{
+    PieceAt *list = arena_array(f->a, PieceAt, concat->nin + 1);
+    Dim at = dim_const(f->t, 0);
+    for (uint32_t k = 0; k < concat->nin; k++) {
+        list[k] = (PieceAt){at, k};
+        at = dim_add(f->t, at, val_info(f->p, f->g, concat->in[k])->shape[0]);
+    }
+    qsort(list, concat->nin, sizeof *list, by_place);
+    return list;
+}
+
+/* u becomes the piece that begins at `at`, with as many elements as `leaf`. */
+static bool is_piece(const Fuser *f, const Node *concat, const PieceAt *list, Dim at, uint32_t u,
+                     uint32_t leaf)
+{
+    uint32_t lo = 0, hi = concat->nin;
+    while (lo < hi) { /* the first one there; empty pieces share a place */
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (list[mid].at.id < at.id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const Dim n = type_numel(f->p, val_type(f->g, (Val){leaf, 0}));
+    for (; lo < concat->nin && dim_same(list[lo].at, at); lo++) {
+        const Val v = concat->in[list[lo].k];
+        if (dim_same(type_numel(f->p, val_type(f->g, v)), n) && is_made_of(f, v, u))
+            return true;
+    }
+    return false;
+}
+
 /* Every reader of a slot reads only what its own piece of the concat replaces. */
 static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
 {
+    const Node *c = fuse_node(f, concat);
+    const PieceAt *list = NULL;
     for (uint32_t id = 1; id < f->g->nodes.n; id++) {
         const Placement *pl = &f->place[f->first[id]];
         if (!f->live[id] || f->kind[id] != NODE_LEAF || pl->slot != slot)
@@ -207,17 +256,10 @@ static bool slot_in_place(const Fuser *f, uint32_t concat, uint32_t slot)
             if (u == concat || f->kind[u] == NODE_LEAF)
                 continue;
             /* a piece: its only reader is the concat, at the same place */
-            const Node *c = fuse_node(f, concat);
-            Dim at = dim_const(f->t, 0);
-            bool found = false;
-            for (uint32_t k = 0; k < c->nin; k++) {
-                found |= is_made_of(f, c->in[k], u) && dim_same(at, pl->offset) &&
-                         dim_same(type_numel(f->p, val_type(f->g, c->in[k])),
-                                  type_numel(f->p, val_type(f->g, (Val){id, 0})));
-                at = dim_add(f->t, at, val_info(f->p, f->g, c->in[k])->shape[0]);
-            }
-            if (!found || f->users.start[u + 1] - f->users.start[u] != 1 ||
-                !reads_in_place(f, u, slot))
+            if (!list)
+                list = pieces_at(f, c);
+            if (!is_piece(f, c, list, pl->offset, u, id) ||
+                f->users.start[u + 1] - f->users.start[u] != 1 || !reads_in_place(f, u, slot))
                 return false;
         }
     }

@@ -79,19 +79,35 @@ static Wanted find_wanted(Pipeline *pl, Graph *g, bool arguments)
     return w;
 }
 
-/* lo .. lo + n lies inside a parameter that does not move. */
-static bool frozen(const Program *p, uint32_t slot, Dim lo, Dim n)
+/* What of a slot does not move. */
+typedef struct {
+    Dim from, to;
+} Range;
+typedef VEC(Range) Ranges;
+
+static Ranges frozen_ranges(const Program *p, uint32_t slot)
 {
     DimTable *t = p->cx->dims;
+    Ranges r = {0};
     for (uint32_t i = 0; i < p->state.n; i++) {
         const StateView *v = &p->state.at[i];
         if (v->slot != slot || v->trainable)
             continue;
-        Dim from = dim_const(t, v->offset),
-            to = dim_add(t, from, type_numel((Program *)p, v->type));
-        if (dim_le(t, from, lo) == YES && dim_le(t, dim_add(t, lo, n), to) == YES)
-            return true;
+        const Dim from = dim_const(t, v->offset);
+        vec_push(p->cx->scratch, &r,
+                 ((Range){from, dim_add(t, from, type_numel((Program *)p, v->type))}));
     }
+    return r;
+}
+
+/* lo .. lo + n lies inside a parameter that does not move. */
+static bool frozen(const Program *p, const Ranges *still, Dim lo, Dim n)
+{
+    DimTable *t = p->cx->dims;
+    for (uint32_t i = 0; i < still->n; i++)
+        if (dim_le(t, still->at[i].from, lo) == YES &&
+            dim_le(t, dim_add(t, lo, n), still->at[i].to) == YES)
+            return true;
     return false;
 }
 
@@ -106,12 +122,13 @@ static Val drop_frozen(Builder *b, uint32_t slot, Val d)
     bool pieces = n.op == OP_concat, moves = false;
     uint32_t count = pieces ? n.nin : 1;
     Val *in = arena_array(p->cx->scratch, Val, count);
+    const Ranges still = frozen_ranges(p, slot);
     Dim at = dim_const(t, 0);
     for (uint32_t k = 0; k < count; k++) {
         double c;
         in[k] = pieces ? n.in[k] : d;
         Dim extent = val_info(p, b->g, in[k])->shape[0];
-        if (frozen(p, slot, at, extent))
+        if (frozen(p, &still, at, extent))
             in[k] = build_full(b, type.dtype, 0, &extent, 1);
         moves |= !graph_constant(b->g, in[k], &c) || c != 0;
         at = dim_add(t, at, extent);
