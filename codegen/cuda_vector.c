@@ -112,6 +112,74 @@ static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Guard under, Lo
         find_loads(c, x->in[0], axis, width, x->pred, out);
 }
 
+static bool is_same_guard(Guard a, Guard b)
+{
+    bool same = a.n == b.n;
+    for (uint32_t i = 0; i < a.n && same; i++)
+        same = a.at[i].kind == b.at[i].kind && dim_same(a.at[i].a, b.at[i].a) &&
+               dim_same(a.at[i].b, b.at[i].b) && a.at[i].k == b.at[i].k;
+    return same;
+}
+
+/* Whether e is evaluated with `load` in every case: both arms of a select have it. An expression
+ * that has it is marked by the next number. */
+static bool always_loads(const Cuda *c, KExpr e, KExpr load)
+{
+    const KExprInfo *x = kexpr(c->t.k, e);
+    uint32_t *seen = &c->t.seen[e.id];
+    if (e.id == load.id || *seen == c->t.mark + 1)
+        return true;
+    if (*seen == c->t.mark)
+        return false;
+    const bool all = x->kind == KE_SELECT;
+    bool found = all && x->nin > 1;
+    for (uint32_t i = 0; i < x->nin && found == all; i++)
+        found = always_loads(c, x->in[i], load);
+    *seen = c->t.mark + found;
+    return found;
+}
+
+/* Whether e has `load` anywhere but where `under` holds. */
+static bool loads_elsewhere(const Cuda *c, KExpr e, KExpr load, Guard under)
+{
+    const KExprInfo *x = kexpr(c->t.k, e);
+    if (e.id == load.id)
+        return true;
+    if (c->t.seen[e.id] == c->t.mark)
+        return false;
+    c->t.seen[e.id] = c->t.mark;
+    for (uint32_t i = x->kind == KE_SELECT && is_same_guard(x->pred, under); i < x->nin; i++)
+        if (loads_elsewhere(c, x->in[i], load, under))
+            return true;
+    return false;
+}
+
+/* A load that was found under a predicate may be read where that does not hold, too: then it is one
+ * for all cases, or each neighbour's own. */
+static void settle_conditions(Cuda *c, const KStmt *loop, Loads *loads)
+{
+    int kept = 0;
+    for (int n = 0; n < loads->n; n++) {
+        bool always = !loads->under[n].n, elsewhere = false;
+        for (uint32_t i = 0; i < loop->body.n && !always; i++) {
+            c->t.mark += 2;
+            always = loop->body.at[i].expr.id &&
+                     always_loads(c, loop->body.at[i].expr, loads->load[n]);
+        }
+        for (uint32_t i = 0; i < loop->body.n && !always && !elsewhere; i++) {
+            c->t.mark += 2;
+            elsewhere = loop->body.at[i].expr.id && loads_elsewhere(c, loop->body.at[i].expr,
+                                                                    loads->load[n], loads->under[n]);
+        }
+        if (elsewhere)
+            continue;
+        loads->load[kept] = loads->load[n];
+        loads->under[kept++] = always ? (Guard){0} : loads->under[n];
+    }
+    c->t.mark++; /* see always_loads */
+    loads->n = kept;
+}
+
 static const char *element_word(DType d)
 {
     static const char *const words[DT_COUNT] = {
@@ -143,6 +211,7 @@ static void print_loads(Cuda *c, const KStmt *loop, int width, const char *rest)
     for (uint32_t i = 0; i < loop->body.n; i++)
         if (loop->body.at[i].expr.id)
             find_loads(c, loop->body.at[i].expr, loop->axis, width, (Guard){0}, &loads);
+    settle_conditions(c, loop, &loads);
     for (int i = 0; i < loads.n; i++) {
         const KExprInfo *x = kexpr(t->k, loads.load[i]);
         const char *name = name_unique(
