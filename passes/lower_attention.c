@@ -3,8 +3,7 @@
  *
  *   %y, %lse = attention %q, %k, %v {mode=1, ..}
  *   cpu: a cell for 64 rows of a head; gradient: a cell for a head of k
- *   cuda: forward as on CPUs, blocks of 32 rows; gradient: attention_dq by rows, attention_dkv by
- * keys
+ *   cuda: forward as on CPUs, blocks of 32 rows; gradient: blocks of 32 keys, then of 32 rows
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_opaque.h"
@@ -263,41 +262,29 @@ static void put_scores(Att *x, OpaqueCall *c, const Loc *scores)
         opaque_arg(c, scores, DT_f32, K_OUT, (Sym){0});
 }
 
-static void backward_cpu(Att *x, const Loc to[3], const Loc *scores)
+/* On CUDA one grid has the blocks of keys, then those of rows. */
+static void give_grid(Att *x, OpaqueCall *c, Dim keys)
+{
+    const Dim rows = dim_mul(x->l->t, cells(x, &x->q), blocks(x, x->q.shape[1]));
+    opaque_grid(c, x->l->o->cuda ? dim_add(x->l->t, keys, rows) : cells(x, &x->k));
+}
+
+static void differentiate(Att *x, const Loc to[3], const Loc *scores)
 {
     static const char *const names[] = {"dq", "dk", "dv"};
-    OpaqueCall c = {.function = opaque_name(x->l, "attention_grad", x->q.dtype)};
+    OpaqueCall c = {.function = opaque_name(x->l, "attention_grad", x->q.dtype),
+                    .threads = THREADS};
+    const Dim keys = dim_mul(x->l->t, cells(x, &x->k), blocks(x, x->k.shape[1]));
     Dim bias[4];
     for (uint32_t i = 0; i < 3; i++)
         put(x, &c, &to[i], i, names[i], true);
     put_scores(x, &c, scores);
     give_operands(x, &c, bias);
-    opaque_grid(&c, cells(x, &x->k));
+    give_grid(x, &c, keys);
     give_ints(x, &c, bias);
+    if (x->l->o->cuda)
+        opaque_int(&c, keys);
     opaque_call(x->l, &c, x->grp);
-}
-
-static void backward_cuda(Att *x, const Loc to[3], const Loc *scores)
-{
-    OpaqueCall dq = {.function = opaque_name(x->l, "attention_dq", x->q.dtype), .threads = THREADS};
-    OpaqueCall dkv = {.function = opaque_name(x->l, "attention_dkv", x->q.dtype),
-                      .threads = THREADS};
-    Dim bias[4];
-    put(x, &dq, &to[0], 0, "dq", true);
-    put_scores(x, &dq, scores);
-    give_operands(x, &dq, bias);
-    opaque_grid(&dq, cells(x, &x->q));
-    opaque_grid(&dq, blocks(x, x->q.shape[1]));
-    give_ints(x, &dq, bias);
-    opaque_call(x->l, &dq, x->grp);
-    x->nstrides = 0;
-    put(x, &dkv, &to[1], 1, "dk", true);
-    put(x, &dkv, &to[2], 2, "dv", true);
-    give_operands(x, &dkv, bias);
-    opaque_grid(&dkv, cells(x, &x->k));
-    opaque_grid(&dkv, blocks(x, x->k.shape[1]));
-    give_ints(x, &dkv, bias);
-    opaque_call(x->l, &dkv, x->grp);
 }
 
 static void backward(Att *x)
@@ -312,10 +299,7 @@ static void backward(Att *x)
         const TypeInfo t = *val_info(x->l->p, x->l->g, (Val){x->grp->roots.at[0].val.node, 3});
         scores = opaque_temp(x->l, "ds", DT_f32, t.shape, t.rank);
     }
-    if (x->l->o->cuda)
-        backward_cuda(x, to, &scores);
-    else
-        backward_cpu(x, to, &scores);
+    differentiate(x, to, &scores);
     for (uint32_t i = 0; i < 3; i++)
         finish(x, i, &to[i]);
     if (scores.buf)

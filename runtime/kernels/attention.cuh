@@ -1,7 +1,8 @@
 /* attention.cuh: attention.h's functions for blocks of 128 threads; the arguments are the same.
  * Forward: 32 rows of q stay in shared memory while 32 keys at a time pass by; four neighbouring
- * threads share a row. Gradients: attention_dq keeps 32 rows of q and dy and reads 16 keys at a
- * time, attention_dkv keeps 32 keys and reads 16 rows of q and dy; no atomics.
+ * threads share a row. Gradients, in one launch: the first blocks (attention_dkv)
+ * keep 32 keys and read 16 rows of q and dy at a time, the others (attention_dq) keep 32 rows of q and
+ * dy and read 16 keys; no atomics.
  * SPDX-License-Identifier: MIT */
 
 /*@ cu_att_load_T: */
@@ -156,7 +157,7 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
 
 /*@ cu_attention_dq_T: */
 template <class Hook>
-TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T_mem *k, const T_mem *v,
+TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_mem *q, const T_mem *k, const T_mem *v,
                                 const T_mem *dy, const float *lse, const float *delta, const float *bias,
                                 const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
                                 int64_t T, int64_t S, int64_t D, int64_t E, int64_t dq_b, int64_t dq_t,
@@ -166,7 +167,8 @@ TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T
                                 int64_t m_t, int64_t m_s, int64_t causal, int64_t scale, int64_t keep,
                                 int64_t grow, int64_t nothing, const Hook &hook)
 {
-    __shared__ float rows_q[32 * 132], rows_y[32 * 129], tile[16 * 129], ds[32 * 20];
+    float *const rows_q = shared, *const rows_y = shared + 32 * 132, *const tile = shared + 64 * 132,
+                 *const ds = tile + 16 * 129;
     const int64_t b = cell / H, h = cell % H, g = h / (H / G), t0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t last = causal && t0 + 32 < S ? t0 + 32 : S, t = t0 + r;
@@ -224,7 +226,7 @@ TN_FN void tn_cu_attention_dq_T(float *dq, float *dbias, const T_mem *q, const T
 
 /*@ cu_attention_dkv_T: */
 template <class Hook>
-TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_mem *k, const T_mem *v,
+TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_mem *q, const T_mem *k, const T_mem *v,
                                  const T_mem *dy, const float *lse, const float *delta, const float *bias,
                                  const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
                                  int64_t T, int64_t S, int64_t D, int64_t E, int64_t dk_b, int64_t dk_t,
@@ -235,7 +237,8 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
                                  int64_t causal, int64_t scale, int64_t keep, int64_t grow,
                              int64_t nothing, const Hook &hook)
 {
-    __shared__ float rows_k[32 * 132], rows_v[32 * 132], tile[16 * 129], w[32 * 20];
+    float *const rows_k = shared, *const rows_v = shared + 32 * 132, *const tile = shared + 64 * 132,
+                 *const w = tile + 16 * 129;
     const int64_t b = cell / G, g = cell % G, each = H / G, s0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t j = s0 + r, first = causal ? s0 / 16 * 16 : 0;
@@ -304,4 +307,31 @@ TN_FN void tn_cu_attention_dkv_T(float *dk, float *dv, const T_mem *q, const T_m
     __syncthreads();
     tn_cu_att_rows(dk + b * dk_b + s0 * dk_t + g * dk_h, rows_k, dk_t, S - s0, D);
     tn_cu_att_rows(dv + b * dv_b + s0 * dv_t + g * dv_h, rows_v, dv_t, S - s0, E);
+}
+
+/*@ cu_attention_grad_T: */
+template <class Hook>
+TN_FN void tn_cu_attention_grad_T(float *dq, float *dk, float *dv, float *dbias, const T_mem *q, const T_mem *k,
+                                  const T_mem *v, const T_mem *dy, const float *lse, const float *delta,
+                                  const float *bias, const uint64_t *key, int64_t block, int64_t H, int64_t G,
+                                  int64_t T, int64_t S, int64_t D, int64_t E, int64_t dq_b, int64_t dq_t,
+                                  int64_t dq_h, int64_t dk_b, int64_t dk_t, int64_t dk_h, int64_t dv_b,
+                                  int64_t dv_t, int64_t dv_h, int64_t q_b, int64_t q_t, int64_t q_h,
+                                  int64_t k_b, int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t,
+                                  int64_t v_h, int64_t y_b, int64_t y_t, int64_t y_h, int64_t m_b,
+                                  int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal, int64_t scale,
+                                  int64_t keep, int64_t grow, int64_t nothing, int64_t keys, const Hook &hook)
+{
+    /* `keys` blocks have keys, the others rows */
+    __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20];
+    const int64_t each_k = (S + 31) / 32, each_q = (T + 31) / 32, rest = block - keys;
+    if (rest < 0)
+        tn_cu_attention_dkv_T(shared, dk, dv, q, k, v, dy, lse, delta, bias, key, block / each_k, block % each_k,
+                              H, G, T, S, D, E, dk_b, dk_t, dk_h, dv_b, dv_t, dv_h, q_b, q_t, q_h, k_b, k_t, k_h,
+                              v_b, v_t, v_h, y_b, y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow,
+                              nothing, hook);
+    else
+        tn_cu_attention_dq_T(shared, dq, dbias, q, k, v, dy, lse, delta, bias, key, rest / each_q, rest % each_q,
+                             H, G, T, S, D, E, dq_b, dq_t, dq_h, q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h, y_b,
+                             y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow, nothing, hook);
 }
