@@ -39,6 +39,8 @@ static bool steps_fit(Strips *w)
         return false;
     for (uint32_t i = 0; i < w->s.n; i++) {
         const Step *s = &step[i];
+        if (s->sum_a.buf || s->sum_b.buf) /* sums over all rows: no block of rows has them */
+            return false;
         if (s->kind == STEP_GEMM) {
             w->s.rows = w->s.depth ? s->k : gemm_rows(w, s);
             products++;
@@ -46,7 +48,12 @@ static bool steps_fit(Strips *w)
             return false;
         }
     }
-    if (!products || products == w->s.n || (w->s.depth && products > 1))
+    const FuseGroup *anchor = step->contract;
+    if (!products && anchor->images.id)
+        w->s.rows = anchor->images;
+    else if (!products)
+        return false;
+    if (products == w->s.n || (w->s.depth && products > 1))
         return false;
     for (uint32_t i = 0; i < w->s.n; i++) {
         const Step *s = &step[i];
@@ -114,7 +121,8 @@ static Uses uses_of(const Strips *w, const Step *s)
 static bool same_rows(const Step *later, const Uses *u, uint32_t x, const Step *earlier,
                       const Uses *of, uint32_t y)
 {
-    return earlier->kind == STEP_GEMM && of->write[y] && (later->kind == STEP_GEMM || u->inout[x]);
+    return of->write[y] &&
+           (u->inout[x] || (earlier->kind == STEP_GEMM && later->kind == STEP_GEMM));
 }
 
 /* No step writes what an earlier one of the strip reads or writes: a block would meet what a later

@@ -31,12 +31,13 @@ TURNS = """
 module Net {
     param w: [8, 8] = uniform(-0.4, 0.4)
     param u: [16, 8] = uniform(-0.4, 0.4)
+    param b: [8] = uniform(-0.4, 0.4)
     fn loss(x: [B, T, 16], h0: [B, 8]) -> (loss: []) {
         let h = h0
         let count = zeros([])
         %s {
             scan t in %s {
-                h = tanh(dropout(h, 0.1) @ w + x[:, t] @ u)
+                h = tanh(dropout(h, 0.1) @ w + x[:, t] @ u + b)
                 count = count + 1
                 print("turn", count)
             }
@@ -49,13 +50,14 @@ model m = Net()
 YIELDS = """
 module Net {
     param w: [8, 8] = uniform(-0.4, 0.4)
+    param b: [8] = uniform(-0.4, 0.4)
     fn loss(x: [T, B, 8], h0: [B, 8]) -> (loss: []) {
         let h = h0
         let total = 0.0
         let ys = zeros([T, B, 8])
         %s {
             ys = scan row in x {
-                h = tanh(h @ w + row)
+                h = tanh(h @ w + b + row)
                 let inner = h
                 scan i in range(3) { inner = sin(inner @ w) }
                 yield inner
