@@ -244,6 +244,10 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 0 "" rows N=50 i=arange w=randn
     counted 1e-5 "" soft N=9 x=randn
     counted 1e-5 "" norm N=9 x=randn
+    name=attention
+    counted 1e-5 "" attend S=72 q=randn k=randn v=randn
+    name=attention_grad
+    counted 1e-5 "" attend S=72 q=randn k=randn v=randn -grad d_y=randn
     # rows of any length: one version where vectors divide it, one for the others
     counted 1e-5 "" softs N=9 L=640 x=randn
     check "softs, L=640: 16 bytes a lane" python3 -c 'import json, sys
