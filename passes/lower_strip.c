@@ -48,12 +48,7 @@ static bool steps_fit(Strips *w)
             return false;
         }
     }
-    const FuseGroup *anchor = step->contract;
-    if (!products && anchor->images.id)
-        w->s.rows = anchor->images;
-    else if (!products)
-        return false;
-    if (products == w->s.n || (w->s.depth && products > 1))
+    if (!products || products == w->s.n || (w->s.depth && products > 1))
         return false;
     for (uint32_t i = 0; i < w->s.n; i++) {
         const Step *s = &step[i];
@@ -121,8 +116,7 @@ static Uses uses_of(const Strips *w, const Step *s)
 static bool same_rows(const Step *later, const Uses *u, uint32_t x, const Step *earlier,
                       const Uses *of, uint32_t y)
 {
-    return of->write[y] &&
-           (u->inout[x] || (earlier->kind == STEP_GEMM && later->kind == STEP_GEMM));
+    return earlier->kind == STEP_GEMM && of->write[y] && (later->kind == STEP_GEMM || u->inout[x]);
 }
 
 /* No step writes what an earlier one of the strip reads or writes: a block would meet what a later
