@@ -248,6 +248,7 @@ maps() { # bit by bit; NAME: that kernel touches whole sectors
     counted 1e-5 "" attend S=72 q=randn k=randn v=randn
     name=attention_grad
     counted 1e-5 "" attend S=72 q=randn k=randn v=randn -grad d_y=randn
+    name=y
     # rows of any length: one version where vectors divide it, one for the others
     counted 1e-5 "" softs N=9 L=640 x=randn
     check "softs, L=640: 16 bytes a lane" python3 -c 'import json, sys
