@@ -131,6 +131,21 @@ few, many = gpt(3), gpt(5)
 expect("calls for a layer of a GPT", (few[0], many[0]), many[0] - few[0] <= 2 * 23)
 expect("distinct kernels of a GPT", (len(few[1]), len(many[1])), len(few[1]) == len(many[1]) <= 29)
 
+# Attention that is written out: the kernels of attention, one a layer, and one for gradients; nothing kept or passed on has as
+# many elements as scores have, so that twice the length needs twice the memory.
+def written(length, *options):
+    return report("written.tn", "B=4", "T=%d" % length, *options)
+
+short, long, plain = written(512), written(1024), written(512, "-fno-outline")
+for name, calls in (("loss", 2), ("loss_train", 2), ("loss_backward", 2), ("loss_step", 4)):
+    attention = sum(k["calls"] for k in short[name]["kernels"] if "attention" in k["name"])
+    expect("%s of attention that is written out: kernels of attention" % name, attention, attention == calls)
+    for m in "saved_bytes", "peak_bytes":
+        expect("%s of attention that is written out: %s" % (name, m), (short[name][m], long[name][m]),
+               long[name][m] <= 2.01 * short[name][m])
+expect("attention that is left as it is written keeps scores", plain["loss_train"]["saved_bytes"],
+       plain["loss_train"]["saved_bytes"] > 2 * short["loss_train"]["saved_bytes"])
+
 # A model's text is cut into pieces of 512: hint sizes at which there is one, or each layer is made again in later ones.
 def printed(path, *options):
     with tempfile.TemporaryDirectory() as to:
