@@ -199,7 +199,28 @@ LOSSES = [
     *reduced("nn.TripletMarginLoss()", "f:B,5 f:B,5 f:B,5"), *reduced("nn.TripletMarginLoss(margin=0.5, p=1.0, swap=True)", "f:B,5 f:B,5 f:B,5"),
 ]
 
-GROUPS = {"dense": DENSE, "recurrences": RECURRENT, "convolutions": CONVOLUTIONS, "pools": POOLS, "resizing": RESIZING, "norms": NORMS,
+# One example without a batch, where torch takes it.
+ALONE = [
+    *[(t, "f:4,9") for t in ("nn.Conv1d(4, 3, 3, padding=1)", "nn.ConvTranspose1d(4, 2, 3)", "nn.MaxPool1d(2)", "nn.AvgPool1d(3, 2, 1)", "nn.LPPool1d(2.0, 3)",
+                             "nn.AdaptiveAvgPool1d(4)", "nn.AdaptiveMaxPool1d(2)", "nn.InstanceNorm1d(4)", "nn.ReflectionPad1d(2)", "nn.CircularPad1d(1)",
+                             "nn.ConstantPad1d(1, 0.5)", "nn.LayerNorm(9)", "nn.Linear(9, 3)")],
+    *[(t, "f:4,6,5") for t in ("nn.Conv2d(4, 3, 3, stride=2)", "nn.Conv2d(4, 3, 3, padding=1, padding_mode='reflect')", "nn.ConvTranspose2d(4, 2, 3)",
+                               "nn.MaxPool2d(2)", "nn.AvgPool2d(2)", "nn.LPPool2d(2.0, 2)", "nn.AdaptiveAvgPool2d(3)", "nn.AdaptiveMaxPool2d([2, 3])",
+                               "nn.InstanceNorm2d(4, affine=True)", "nn.ReplicationPad2d(2)", "nn.Unfold(2)", "nn.PixelShuffle(2)", "nn.Softmax2d()",
+                               "nn.Flatten(0)")],
+    *[(t, "f:2,4,5,4") for t in ("nn.Conv3d(2, 3, 2)", "nn.MaxPool3d(2)", "nn.AvgPool3d(2)", "nn.AdaptiveAvgPool3d(2)", "nn.InstanceNorm3d(2)", "nn.ZeroPad3d(1)")],
+    ("nn.Fold(4, 2)", "f:8,9"), ("nn.MaxUnpool1d(2)", "f:4,3 f:4,6", "net(a, b.argsort(1)[:, :3])"),
+    ("nn.MultiheadAttention(8, 2)", "f:5,8 f:3,8", "net(a, b, b)"), ("nn.TransformerEncoderLayer(8, 2, 12, 0.0)", "f:5,8"),
+    ("nn.TransformerDecoderLayer(8, 2, 12, 0.0)", "f:3,8 f:5,8"), ("nn.LSTMCell(6, 4)", "f:6"), ("nn.Embedding(9, 5)", "i9:6"),
+    ("nn.CosineEmbeddingLoss()", "f:5 f:5 S:1", "net(a, b, c[0])"), ("nn.CrossEntropyLoss()", "w:5 i5:1", "net(a, b[0])"),
+    ("nn.CrossEntropyLoss(label_smoothing=0.1)", "w:5 q:5"), ("nn.NLLLoss()", "l:5 i5:1", "net(a, b[0])"),
+    ("nn.MultiMarginLoss()", "w:5 i5:1", "net(a, b[0])"), ("nn.MultiLabelMarginLoss()", "w:5 i6:5", "net(a, b - 1)"),
+    ("nn.TripletMarginLoss()", "f:5 f:5 f:5"), ("nn.CosineSimilarity(dim=0)", "f:6 f:6"), ("nn.PairwiseDistance()", "f:6 f:6"),
+    ("nn.BatchNorm1d(6)", "f:3,6"), ("nn.PReLU()", "w:5"), ("nn.GLU()", "w:6"), ("nn.CTCLoss(reduction='sum')", "w:6,4 i3:3",
+     ("net(a.log_softmax(1), b % 3 + 1, tensor(6), tensor(3))", "net(a.log_softmax(1), b % 3 + 1, torch.tensor(6), torch.tensor(3))")),
+]
+
+GROUPS = {"alone": ALONE, "dense": DENSE, "recurrences": RECURRENT, "convolutions": CONVOLUTIONS, "pools": POOLS, "resizing": RESIZING, "norms": NORMS,
           "pointwise": ACTIVATIONS, "criteria": LOSSES}
 
 # What torch.nn has and nn has not, and why.
