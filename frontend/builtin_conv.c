@@ -72,6 +72,15 @@ bool window_exists(Elab *e, const Call *c, Dim out, uint32_t axis)
     return false;
 }
 
+bool window_filled(Elab *e, const Call *c, Dim size, uint32_t axis)
+{
+    if (prove_le(e, c->at, dim_const(e->dims, 1), size,
+                 arena_printf(e->a, "%s: axis %u has no elements", c->row->name, axis)))
+        return true;
+    elab_error(e, DIAG_shape_mismatch, c->at, "%s: axis %u has no elements", c->row->name, axis);
+    return false;
+}
+
 /* --- conv ------------------------------------------------------------------------------------- */
 
 typedef struct {

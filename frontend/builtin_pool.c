@@ -259,6 +259,8 @@ static bool get_sizes(Pool *q, Dim *out)
     for (uint32_t i = 0; i < q->n; i++) {
         const Value *one = !list ? v : &v->list->at[v->list->n == 1 ? 0 : i];
         int64_t k;
+        if (!window_filled(e, c, q->x.type.shape[2 + i], 2 + i))
+            return false;
         if (is_poison(one))
             return false;
         if (one->kind == V_none) {

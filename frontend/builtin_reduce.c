@@ -130,6 +130,21 @@ bool builtin_mean(Elab *e, const Call *c, Value *out)
     return true;
 }
 
+/* None of nothing is the largest, and has an index. */
+static bool has_any(Elab *e, const Call *c, const TypeInfo *x, const int64_t *axes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t axis = axes[i];
+        const char *what = arena_printf(e->a, "%s: axis %lld has no elements", c->row->name,
+                                        (long long)axis);
+        if (prove_le(e, c->at, dim_const(e->dims, 1), x->shape[axis], what))
+            continue;
+        elab_error(e, DIAG_shape_mismatch, c->at, "%s", what);
+        return false;
+    }
+    return true;
+}
+
 bool builtin_argmax(Elab *e, const Call *c, Value *out)
 {
     Over o;
@@ -140,6 +155,8 @@ bool builtin_argmax(Elab *e, const Call *c, Value *out)
                    c->row->name);
         return false;
     }
+    if (!has_any(e, c, &o.type, o.axes, o.n))
+        return false;
     const Val y = build_reduce(&e->b, (Reducer)c->row->op, o.x, o.axes, o.n);
     *out = v_tensor(e, kept(e, val_result(y, 1), &o.type, o.axes, o.n, o.keepdim));
     return true;
@@ -207,6 +224,8 @@ bool builtin_max(Elab *e, const Call *c, Value *out)
     if (!arg_axis(e, &one, 0, t.rank, &k))
         return false;
     const int64_t at = k;
+    if (!has_any(e, c, &t, &at, 1))
+        return false;
     const Val y = build_reduce(&e->b, (Reducer)c->row->op, x, &at, 1);
     const Value both[] = {v_tensor(e, kept(e, y, &t, &at, 1, keepdim)),
                           v_tensor(e, kept(e, val_result(y, 1), &t, &at, 1, keepdim))};

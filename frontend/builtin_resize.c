@@ -390,6 +390,9 @@ bool builtin_interpolate(Elab *e, const Call *c, Value *out)
     q.x.type = *type_at(e, x);
     if (!get_mode(&q) || !get_flags(&q) || !get_sizes(&q))
         return false;
+    for (uint32_t i = 0; i < q.n; i++)
+        if (!window_filled(e, c, q.x.type.shape[2 + i], 2 + i))
+            return false;
     if (q.mode == AREA)
         return by_area(&q, out);
     const DType t = q.x.type.dtype;

@@ -184,7 +184,8 @@ bool builtin_float(Elab *e, const Call *c, Value *out)
 bool builtin_kind(Elab *e, const Call *c, Value *out)
 {
     (void)e;
-    *out = v_string(value_kind(&c->arg[0]));
+    const Value *v = &c->arg[0]; /* a size cannot stand where an int decides something */
+    *out = v_string(v->kind == V_size ? "size" : value_kind(v));
     return true;
 }
 

@@ -358,6 +358,8 @@ const char *value_kind(const Value *v);
 const char *a_kind(const Value *v); /* "an int", "a list", "none" */
 /** The value as written, for messages and print: `[1, 2]`, `f32[B, 64]`. */
 const char *value_text(Elab *e, const Value *v);
+/** `at`, or where the user called the library's function that `at` is in. */
+Span user_at(Elab *e, Span at);
 /** The library's function that the user called, where `at` is inside of it; else NULL. */
 const char *library_function(Elab *e, Span at);
 /** "element 1 of the list (nn.Linear)". */

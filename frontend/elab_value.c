@@ -356,6 +356,12 @@ static Span user_place(Elab *e, Span at, const Frame **from)
     return at;
 }
 
+Span user_at(Elab *e, Span at)
+{
+    const Frame *from = NULL;
+    return user_place(e, at, &from);
+}
+
 const char *library_function(Elab *e, Span at)
 {
     const Frame *from = NULL;

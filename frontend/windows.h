@@ -25,5 +25,7 @@ Dim window_reach(Elab *e, int64_t size, int64_t dilation);
 bool pad_with_itself(Elab *e, const Call *c, Val x, const char *mode, Value *out);
 /** At least one window fits, or an entry check says so. */
 bool window_exists(Elab *e, const Call *c, Dim out, uint32_t axis);
+/** An axis has elements, or an entry check says so. */
+bool window_filled(Elab *e, const Call *c, Dim size, uint32_t axis);
 
 #endif

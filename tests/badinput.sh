@@ -80,6 +80,24 @@ printf '%s\n' 'module M {' '    fn forward(x: [..., 4]) -> [..., 4] { return x }
     '    fn other(x: [B, 4]) -> [B, 4] { return x }' '}' 'model m = M()' >open.tn
 expect 1 "does not export its method 'forward'" 'rank of `x` is open' -- "$tenon" -run open.tn forward x=ones
 
+# sizes of 0 that come with the call
+cat >empty.tn <<'END'
+module M {
+    fn resized(x: [B, 3, H, W]) -> (y: [B, 3, 1, 1]) { return interpolate(x, size = [1, 1], mode = "bilinear", antialias = true) }
+    fn pooled(x: [B, 3, H, W]) -> (y: [B, 3, 2, 2]) { return adaptive_max_pool2d(x, 2) }
+    fn largest(x: [B, N]) -> (y: [B], i: i64[B]) { return x.max(1) }
+    fn drawn(x: [B, N]) -> (i: i64[B, 1]) { return multinomial(x, 1) }
+    fn classes(p: [T, N, 5], t: i64[N, S], a: i64[N], b: i64[N]) -> (l: []) { return ctc_loss(p, t, a, b) }
+}
+model m = M()
+END
+expect 1 'resized: interpolate: axis 2 has no elements' 'empty.tn:2' -- "$tenon" -run empty.tn resized x=ones B=1 H=0 W=2
+expect 1 'pooled: adaptive_max_pool2d: axis 3 has no elements' 'empty.tn:3' -- "$tenon" -run empty.tn pooled x=ones B=1 H=2 W=0
+expect 1 'largest: max: axis 1 has no elements' 'empty.tn:4' -- "$tenon" -run empty.tn largest x=ones B=2 N=0
+expect 0 '0' -- "$tenon" -run empty.tn largest x=ones B=0 N=2
+expect 1 'axis 1 has no elements' 'empty.tn:5' -- "$tenon" -run empty.tn drawn x=ones B=2 N=0
+expect 1 'empty.tn:6' -- "$tenon" -run empty.tn classes p=ones T=0 N=2 t=ones S=1 a=zeros b=zeros
+
 # a full disk: no file may grow beyond a few blocks
 small() { (trap '' XFSZ; ulimit -f 16; train good.npz); }
 expect 1 'out/d.safetensors' -- small
