@@ -372,9 +372,10 @@ static bool may_be_product(Rides *r, uint32_t group, uint32_t contract)
 static bool may_be_conv(const Rides *r, uint32_t group, uint32_t contract)
 {
     const FuseGroup *g = &r->f->groups.at[group];
+    if (g->class != CLASS_OPAQUE || g->ride || r->cluster[group] >= 0)
+        return false;
     const Node *n = graph_node(r->f->g, g->roots.at[0].val);
-    if (g->class != CLASS_OPAQUE || g->ride || r->cluster[group] >= 0 || n->op != OP_conv ||
-        !conv_by_channel(r->f->p, r->f->g, n) ||
+    if (n->op != OP_conv || !conv_by_channel(r->f->p, r->f->g, n) ||
         from_cluster(r, fuse_buffer(r->f, g->views.at[1].source), (int32_t)contract))
         return false;
     const TypeInfo *t = shape_of(r, n->in[0]);

@@ -112,16 +112,17 @@ static Uses uses_of(const Strips *w, const Step *s)
     return u;
 }
 
-/* Step `later` may write at x what the earlier product wrote at y: both do so at their own rows. */
+/* Step `later` may write at x what the earlier one wrote at y: both do so at their own rows. */
 static bool same_rows(const Step *later, const Uses *u, uint32_t x, const Step *earlier,
                       const Uses *of, uint32_t y)
 {
-    return earlier->kind == STEP_GEMM && of->write[y] && (later->kind == STEP_GEMM || u->inout[x]);
+    return of->write[y] &&
+           (u->inout[x] || (earlier->kind == STEP_GEMM && later->kind == STEP_GEMM));
 }
 
 /* No step writes what an earlier one of the strip reads or writes: a block would meet what a later
  * step left behind in another one. But products of one group add to what the first wrote, and a
- * rider may put its result in place of theirs. */
+ * rider may put its result in place of theirs, or of an earlier rider's. */
 static bool no_overwrites(const Strips *w)
 {
     const Step *step = &w->h->steps.at[w->s.first];

@@ -68,6 +68,45 @@ TN_FN __attribute__((always_inline, target("avx512f"))) tn_conv_v512_f64 tn_conv
 #endif
 }
 
+/*@ conv_store512_f32: conv_fma512_f32 */
+TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_store512_f32(
+    void *to, tn_conv_v512_f32 x, uint32_t lanes)
+{
+    __builtin_ia32_storeups512_mask(to, x, (unsigned short)lanes);
+}
+
+/*@ conv_store512_f64: conv_fma512_f64 */
+TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_store512_f64(
+    void *to, tn_conv_v512_f64 x, uint32_t lanes)
+{
+    __builtin_ia32_storeupd512_mask(to, x, (unsigned char)lanes);
+}
+
+/*@ conv_runs_T: */
+TN_FN void tn_conv_runs_T(int32_t *from, uint32_t *lanes, int64_t *at, int64_t v, int64_t end,
+                          int64_t width, int64_t cols, int64_t OW)
+{
+    /* Pixels v .. end of rows of `width` are three vectors of 64 bytes: vector j is stored in runs
+     * from[j] .. from[j + 1] - 1, lanes of it where lane 0 would lie at `at` */
+    enum { L = 64 / sizeof(T_mem) };
+    int32_t n = 0;
+    for (int64_t j = 0; j < 3; j++) {
+        from[j] = n;
+        for (int64_t l = 0; l < L && v + l < end;) {
+            const int64_t r = (v + l) / width, x = v + l - r * width, rest = width - x;
+            const int64_t left = end - v - l < L - l ? end - v - l : L - l;
+            const int64_t run = rest < left ? rest : left, inside = x < cols ? cols - x : 0;
+            if (inside) {
+                lanes[n] = ((1u << (inside < run ? inside : run)) - 1u) << l;
+                at[n++] = r * OW + x - l;
+            }
+            l += run;
+        }
+        v += L;
+    }
+    from[3] = n;
+}
+
 /*@ conv_fma256_f32: */
 typedef float tn_conv_v256_f32 __attribute__((vector_size(32), aligned(4), may_alias));
 TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f32 tn_conv_fma256_f32(
@@ -92,11 +131,13 @@ TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f64 tn_con
 #endif
 }
 
-/*@ conv_body512_T: conv_fma512_T */
+/*@ conv_body512_T: conv_fma512_T conv_store512_T */
 TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t channels, int64_t plane, int64_t taps, const int m, const int n, int add)
+    int64_t channels, int64_t plane, int64_t taps, const int m, const int n, int add, T_mem *y, int64_t y_m,
+    int64_t rows, const int32_t *from, const uint32_t *lanes, const int64_t *at)
 {
+    /* to c, or with y straight to where results lie: `rows` of them, y_m apart */
     enum { L = 64 / sizeof(T_mem) };
     tn_conv_v512_T s[8][3];
 #pragma GCC unroll 8
@@ -116,30 +157,44 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
                 for (int j = 0; j < n; j++)
                     s[i][j] = tn_conv_fma512_T(a[i] - (tn_conv_v512_T){0}, x[j], s[i][j]);
         }
+    if (!y) {
 #pragma GCC unroll 8
-    for (int i = 0; i < m; i++)
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 3
+            for (int j = 0; j < n; j++)
+                *(tn_conv_v512_T *)(c + (i * 3 + j) * L) = s[i][j];
+        return;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++) {
+        if (i == rows)
+            return;
 #pragma GCC unroll 3
         for (int j = 0; j < n; j++)
-            *(tn_conv_v512_T *)(c + (i * 3 + j) * L) = s[i][j];
+            for (int32_t q = from[j]; q < from[j + 1]; q++)
+                tn_conv_store512_T((void *)((uintptr_t)y + (uintptr_t)((i * y_m + at[q]) * (int64_t)sizeof(T_mem))),
+                                   s[i][j], lanes[q]);
+    }
 }
 
 /*@ conv_tile512_T: conv_body512_T */
 static __attribute__((noinline, target("avx512f"))) void tn_conv_tile512_T(
     T_mem *restrict c, const T_mem *restrict a, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t channels, int64_t plane, int64_t taps, int64_t m, int64_t n, int add)
+    int64_t channels, int64_t plane, int64_t taps, int64_t m, int64_t n, int add, T_mem *y, int64_t y_m,
+    const int32_t *from, const uint32_t *lanes, const int64_t *at)
 {
     /* n pixels are wanted */
     enum { L = 64 / sizeof(T_mem) };
     if (m == 1)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 1, 3, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 1, 3, add, y, y_m, m, from, lanes, at);
     else if (m <= 4)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 4, 3, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 4, 3, add, y, y_m, m, from, lanes, at);
     else if (n <= L)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 1, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 1, add, y, y_m, m, from, lanes, at);
     else if (n <= 2 * L)
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 2, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 2, add, y, y_m, m, from, lanes, at);
     else
-        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 3, add);
+        tn_conv_body512_T(c, a, b, off, channels, plane, taps, 8, 3, add, y, y_m, m, from, lanes, at);
 }
 
 /*@ conv_body256_T: conv_fma256_T */
@@ -212,7 +267,7 @@ TN_FN void tn_conv_tile_T(T_mem *restrict c, const T_mem *restrict a, const T_me
     enum { V = 3 * 32 / sizeof(T_mem) };
 #if defined __x86_64__ && defined __GNUC__
     if (level == 2) {
-        tn_conv_tile512_T(c, a, b, off, channels, plane, taps, m, n, add);
+        tn_conv_tile512_T(c, a, b, off, channels, plane, taps, m, n, add, NULL, 0, NULL, NULL, NULL);
         return;
     }
     if (level == 1) {
@@ -284,7 +339,26 @@ TN_FN void tn_conv_filters_T(T_mem *restrict f, const T_mem *restrict w, int64_t
     }
 }
 
-/*@ conv_T: conv_level conv_pack_T conv_tile_T conv_put_T conv_offsets */
+/*@ conv_straight_T: conv_runs_T conv_tile512_T */
+TN_FN void tn_conv_straight_T(T_mem *y, const T_mem *restrict a, const T_mem *restrict b,
+                              const int32_t *restrict off, int64_t channels, int64_t plane, int64_t taps,
+                              int64_t m, int64_t v, int64_t end, int64_t width, int64_t cols, int64_t OW,
+                              int64_t y_m)
+{
+    /* a tile of pixels v .. end of rows of `width` that is complete: stored where it belongs */
+#if defined __x86_64__ && defined __GNUC__
+    int32_t from[4];
+    uint32_t lanes[12];
+    int64_t at[12];
+    tn_conv_runs_T(from, lanes, at, v, end, width, cols, OW);
+    tn_conv_tile512_T(NULL, a, b, off, channels, plane, taps, m, end - v, 0, y, y_m, from, lanes, at);
+#else
+    (void)y, (void)a, (void)b, (void)off, (void)channels, (void)plane, (void)taps, (void)m, (void)v, (void)end;
+    (void)width, (void)cols, (void)OW, (void)y_m;
+#endif
+}
+
+/*@ conv_T: conv_level conv_pack_T conv_tile_T conv_put_T conv_offsets conv_straight_T */
 TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict f, int64_t image,
                      int64_t block, int64_t G, int64_t C, int64_t M, int64_t H, int64_t W, int64_t OH,
                      int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n, int64_t x_c, int64_t x_h,
@@ -324,6 +398,11 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                 T_mem *to = y + m0 * OH * OW + ow;
                 for (int64_t v = 0; v < end; v += TILE) {
                     const int64_t last = end - v < TILE ? end : v + TILE;
+                    if (level == 2 && some >= C && width >= 8) {
+                        tn_conv_straight_T(to, filters, pack + v, off, channels, plane, taps, m, v, last,
+                                           width, wide, OW, OH * OW);
+                        continue;
+                    }
                     if (c0)
                         tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 1);
                     tn_conv_tile_T(c, filters, pack + v, off, channels, plane, taps, m, last - v, c0 > 0,
