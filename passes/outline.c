@@ -400,28 +400,47 @@ static bool **differentiable(Program *p, Graph *g)
     return vjp_active(&b, wrt.at, wrt.n);
 }
 
-/* A product whose operand might be the weights: cheap, as most graphs have none. */
-static bool may_be_weights(const Graph *g, Val v)
+static bool has_exp(const Graph *g)
 {
+    bool has = false;
+    for (uint32_t id = 1; id < g->nodes.n && !has; id++)
+        has = g->nodes.at[id].op == OP_exp;
+    return has;
+}
+
+/* A product whose operand might be the weights: cheap, as most graphs have none. */
+static bool may_be_weights(const Program *p, const Graph *g, Val v)
+{
+    double factor;
     for (int steps = 0; steps < 8; steps++) {
         const Node *n = graph_node(g, v);
-        if (n->op == OP_call || n->op == OP_exp || n->op == OP_div || n->op == OP_mul)
+        if (n->op == OP_call)
+            return n->nin == 1 && has_exp(p->graphs.at[node_int(n, ATTR_graph)]);
+        const bool scaled = n->op == OP_mul || n->op == OP_div;
+        if (n->op == OP_exp || (scaled && (graph_node(g, n->in[0])->op == OP_exp ||
+                                           graph_node(g, n->in[1])->op == OP_exp)))
             return true;
-        if (n->op != OP_cast && n->op != OP_reshape && n->op != OP_transpose && n->op != OP_where)
+        if (n->op != OP_cast && n->op != OP_reshape && n->op != OP_transpose && n->op != OP_where &&
+            n->op != OP_mul)
             return false;
-        v = n->in[n->op == OP_where ? 1 : 0];
+        if (n->op == OP_mul && graph_constant(g, n->in[0], &factor))
+            v = n->in[1];
+        else if (n->op == OP_mul && !graph_constant(g, n->in[1], &factor))
+            return false;
+        else
+            v = n->in[n->op == OP_where ? 1 : 0];
     }
     return false;
 }
 
-static bool may_have_some(const Graph *g)
+static bool may_have_some(const Program *p, const Graph *g)
 {
     uint32_t dots = 0;
     bool some = false;
     for (uint32_t id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (n->op == OP_dot)
-            some |= dots++ && (may_be_weights(g, n->in[0]) || may_be_weights(g, n->in[1]));
+            some |= dots++ && (may_be_weights(p, g, n->in[0]) || may_be_weights(p, g, n->in[1]));
     }
     return some;
 }
@@ -443,7 +462,7 @@ static Graph *outline_one(Program *p, Graph *g, bool derivatives)
             Outline *w = arena_new(p->cx->scratch, Outline);
             *w = start;
             w->root = id;
-            if (!may_be_weights(g, g->nodes.at[id].in[k]) || !find_one(w, k))
+            if (!may_be_weights(p, g, g->nodes.at[id].in[k]) || !find_one(w, k))
                 continue;
             vec_push(p->cx->scratch, &found, w);
             at[id] = w;
@@ -478,7 +497,7 @@ static void outline_bodies(Program *p, const Graph *g)
 Graph *outline_early(Program *p, Graph *g)
 {
     outline_bodies(p, g);
-    if (!may_have_some(g))
+    if (!may_have_some(p, g))
         return g;
     Graph *plain = simplify_graph(p, broadcast_graph(p, g), false);
     Graph *made = outline_one(p, plain, true);
@@ -491,7 +510,7 @@ bool pass_outline(Pipeline *pl)
     for (uint32_t i = 0; i < p->graphs.n && pl->o->level > 0; i++) {
         Graph *g = p->graphs.at[i];
         if (g->kind != GRAPH_DEF && g->kind != GRAPH_CHECK && g->kind != GRAPH_INIT &&
-            may_have_some(g)) {
+            may_have_some(p, g)) {
             Graph *made = outline_one(p, g, g->kind == GRAPH_TRAINING || g->kind == GRAPH_BODY);
             p->graphs.at[i] = made;
         }
