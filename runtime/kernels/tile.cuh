@@ -272,6 +272,22 @@ template <class H, int MATH, int BM, int BN, bool A_K, bool B_K> struct tn_tile_
         }
     }
 
+    /* 64 columns of row i, one by one: threads take neighbours, which others have made */
+    __device__ __forceinline__ void store_single(const H &h, int m, int n0, int M, int N, int i, int j) const
+    {
+        const int tx = threadIdx.x % 16;
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            S x[H::W] = {0}; /* of one; others do not come here */
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const S y = __shfl_sync(~0u, c[i][j + e], q * 4 + tx / 4, 16);
+                x[0] = tx % 4 == e ? y : x[0];
+            }
+            tn_tile_put<H::W>(h, m, n0 + j * 16 + q * 16 + tx, M, N, x);
+        }
+    }
+
     __device__ __forceinline__ void store(const H &h, int m0, int n0, int M, int N) const
     {
         const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
@@ -279,6 +295,10 @@ template <class H, int MATH, int BM, int BN, bool A_K, bool B_K> struct tn_tile_
         for (int i = 0; i < R; i++) {
 #pragma unroll
             for (int j = 0; j < R; j += 4) {
+                if (H::W == 1) {
+                    store_single(h, m0 + ty * 4 + i % 4 + i / 4 * 64, n0, M, N, i, j);
+                    continue;
+                }
                 const S x[4] = {c[i][j], c[i][j + 1], c[i][j + 2], c[i][j + 3]};
                 tn_tile_put<4>(h, m0 + ty * 4 + i % 4 + i / 4 * 64, n0 + tx * 4 + j * 16, M, N, x);
             }
