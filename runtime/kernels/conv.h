@@ -4,8 +4,9 @@
  * along a row of x are x_w apart), y is [N, G*M, OH, OW]. A group of G has C channels and M results.
  * Windows: s_ stride, d_ dilation, p_ what stands before the first element.
  *
- * Filters lie packed, 8 of a group next to each other. A cell packs the rows that it needs, with zeros around them, so that neighbouring results read
- * neighbouring elements whatever the stride is: [channel][h % s_h][w % s_w][row][width]. Then a
+ * Filters lie packed, 8 of a group next to each other. A cell packs the rows that it needs, with zeros
+ * around them, so that neighbouring results read neighbouring elements whatever the stride is:
+ * [channel][h % s_h][w % s_w][row][width]. Then a
  * tile of 8 channels by 48 pixels (of one flat index that runs over the gaps between rows too) stays
  * in registers while the sum runs over channels and window. Where a group has one channel, a tile is
  * of pixels alone.
@@ -172,7 +173,7 @@ TN_FN __attribute__((always_inline, target("avx512f"))) void tn_conv_body512_T(
 #pragma GCC unroll 3
         for (int j = 0; j < n; j++)
             for (int32_t q = from[j]; q < from[j + 1]; q++)
-                tn_conv_store512_T((void *)((uintptr_t)y + (uintptr_t)((i * y_m + at[q]) * (int64_t)sizeof(T_mem))),
+                tn_conv_store512_T((void *)((uintptr_t)y + sizeof(T_mem) * (uintptr_t)(i * y_m + at[q])),
                                    s[i][j], lanes[q]);
     }
 }
@@ -353,8 +354,8 @@ TN_FN void tn_conv_straight_T(T_mem *y, const T_mem *restrict a, const T_mem *re
     tn_conv_runs_T(from, lanes, at, v, end, width, cols, OW);
     tn_conv_tile512_T(NULL, a, b, off, channels, plane, taps, m, end - v, 0, y, y_m, from, lanes, at);
 #else
-    (void)y, (void)a, (void)b, (void)off, (void)channels, (void)plane, (void)taps, (void)m, (void)v, (void)end;
-    (void)width, (void)cols, (void)OW, (void)y_m;
+    (void)y, (void)a, (void)b, (void)off, (void)channels, (void)plane, (void)taps, (void)m, (void)v;
+    (void)end, (void)width, (void)cols, (void)OW, (void)y_m;
 #endif
 }
 
