@@ -1,6 +1,6 @@
 """How long the compiler itself takes: a stack of feed-forward layers, training step, from text to CUDA C,
-12 layers and 24 in turn, whole processes; then NVRTC, with an empty cache and again, on the virtual GPU, for which
-the code is made as for any other. SPDX-License-Identifier: MIT"""
+12 layers and 24 in turn, whole processes, and GPT-2's step; then NVRTC, with an empty cache and again, on the
+virtual GPU, for which the code is made as for any other. SPDX-License-Identifier: MIT"""
 import os
 import re
 import resource
@@ -11,6 +11,7 @@ import tempfile
 import time
 
 STACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases/stack.tn")
+GPT2 = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models/gpt2.tn")
 
 
 def used():
@@ -51,9 +52,20 @@ def measure(tenon, rounds=11):
                               "ms; least %.1f, of the processor %.1f" % (1e3 * min(wall), 1e3 * statistics.median(cpu))))
         twice = [b[1] / max(a[1], 1e-6) for a, b in zip(times[12], times[24])]
         out.append(figure("24 layers by 12, of the processor", statistics.median(twice), "x"))
-        return out + device_code(tenon, folder)
+        return out + gpt2(tenon, folder, rounds) + device_code(tenon, folder)
     finally:
         shutil.rmtree(folder)
+
+
+def gpt2(tenon, folder, rounds):
+    """The training step of GPT-2, 124M parameters, alone."""
+    times = [seconds([tenon, "-S", GPT2, "-m", "gpt2", "-only=loss.step", "-target=cuda", "-o", folder + "/"])
+             for _ in range(rounds)]
+    if any(t[0] is None for t in times):
+        return [figure("GPT-2: failed", 0, "")]
+    wall, cpu = ([x[i] for x in times] for i in (0, 1))
+    return [figure("GPT-2's training step, text to CUDA C", 1e3 * statistics.median(wall),
+                   "ms; least %.1f, of the processor %.1f" % (1e3 * min(wall), 1e3 * statistics.median(cpu)))]
 
 
 def device_code(tenon, folder):
