@@ -237,7 +237,7 @@ static void each_mode_has_its_options(void **state)
     bad(state, "-MD -run m.tn",
         "-MD does not go with -run; it goes with an executable, -c, -S and -shared");
     bad(state, "-grad -train m.tn d", "-grad does not go with -train; it goes with -run");
-    bad(state, "-python m.tn", "-python does not go with an executable; it goes with -S");
+    bad(state, "-python m.tn", "-python does not go with an executable; it goes with -S and -shared");
     bad(state, "-c -MF d m.tn", "-MF names the file that -MD writes: give -MD too");
     bad(state, "-train m.tn d -load a.npz -resume b.npz",
         "-load and -resume: choose one; -resume brings the weights too");
