@@ -164,6 +164,11 @@ static bool vectors(Elab *e, const Call *c, Val *x, Val *y)
     }
     const Value *in[] = {&c->arg[0], &c->arg[1]};
     const DType t = promote_values(e, in, 2);
+    if (t == DT_bool) {
+        elab_error(e, DIAG_dtype_mismatch, c->at, "%s is of numbers, not of bools: write .to(f32)",
+                   c->row->name);
+        return false;
+    }
     *x = build_cast(&e->b, *x, t);
     *y = build_cast(&e->b, *y, t);
     return true;
@@ -388,6 +393,8 @@ bool builtin_einsum(Elab *e, const Call *c, Value *out)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         in[i].v = v[i];
+        if (type_at(e, v[i])->dtype == DT_bool)
+            return einsum_error(e, c, "sums of products are of numbers, not of bools: write .to(f32)");
         if (type_at(e, v[i])->rank != in[i].n) {
             elab_error(e, DIAG_shape_mismatch, c->at, "einsum: \"%s\" names %u axes of %s",
                        in[i].label, in[i].n, type_str(e, v[i]));

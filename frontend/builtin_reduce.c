@@ -157,6 +157,8 @@ bool builtin_argmax(Elab *e, const Call *c, Value *out)
     }
     if (!has_any(e, c, &o.type, o.axes, o.n))
         return false;
+    if (o.type.dtype == DT_bool)
+        o.x = build_cast(&e->b, o.x, DT_u8);
     const Val y = build_reduce(&e->b, (Reducer)c->row->op, o.x, o.axes, o.n);
     *out = v_tensor(e, kept(e, val_result(y, 1), &o.type, o.axes, o.n, o.keepdim));
     return true;
@@ -212,9 +214,11 @@ bool builtin_max(Elab *e, const Call *c, Value *out)
         return false;
     if (axis.kind == V_unset || axis.kind == V_none) {
         int64_t axes[MAX_RANK];
+        const bool bits = t.dtype == DT_bool;
+        const Reducer all = max ? (bits ? RED_or : RED_max) : (bits ? RED_and : RED_min);
         for (uint32_t i = 0; i < t.rank; i++)
             axes[i] = i;
-        *out = v_tensor(e, build_reduce(&e->b, max ? RED_max : RED_min, x, axes, t.rank));
+        *out = v_tensor(e, build_reduce(&e->b, all, x, axes, t.rank));
         return true;
     }
     Call one = *c;
@@ -226,9 +230,12 @@ bool builtin_max(Elab *e, const Call *c, Value *out)
     const int64_t at = k;
     if (!has_any(e, c, &t, &at, 1))
         return false;
-    const Val y = build_reduce(&e->b, (Reducer)c->row->op, x, &at, 1);
+    const bool bits = t.dtype == DT_bool; /* an order of its own only numbers have */
+    Val y = build_reduce(&e->b, (Reducer)c->row->op, bits ? build_cast(&e->b, x, DT_u8) : x, &at, 1);
+    const Val index = val_result(y, 1);
+    y = bits ? build_cast(&e->b, y, DT_bool) : y;
     const Value both[] = {v_tensor(e, kept(e, y, &t, &at, 1, keepdim)),
-                          v_tensor(e, kept(e, val_result(y, 1), &t, &at, 1, keepdim))};
+                          v_tensor(e, kept(e, index, &t, &at, 1, keepdim))};
     static const char *const names[] = {"values", "indices"};
     *out = v_named(e, both, 2, names);
     return true;

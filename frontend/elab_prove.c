@@ -303,6 +303,8 @@ bool matmul(Elab *e, Span at, Span a_at, Span b_at, Val x, Val y, Val *out)
     Product m = {at, a_at, b_at, x, y};
     if (p.rank == 0 || q.rank == 0)
         return matmul_error(e, &m, "'@' wants at least one axis: write '*'");
+    if (p.dtype == DT_bool && q.dtype == DT_bool)
+        return matmul_error(e, &m, "products are of numbers, not of bools: write .to(f32)");
     if (p.dtype != q.dtype) {
         Diag *d = elab_error(e, DIAG_dtype_mismatch, at, "cannot multiply %s by %s", type_str(e, x),
                              type_str(e, y));
