@@ -1,7 +1,5 @@
-/* output.c: files. Each is written under a temporary name and renamed; if a later one fails, the
- * earlier ones of the same call are removed. As with other compilers, nothing waits for the disk:
- * what is lost with the machine's power is made again (trained states are synced, runtime/files.c).
- * SPDX-License-Identifier: MIT */
+/* output.c: files. Each is written under a temporary name, synced and renamed; if a later one
+ * fails, the earlier ones of the same call are removed. SPDX-License-Identifier: MIT */
 #include "codegen/output.h"
 #include "codegen/header.h"
 #include "codegen/images.h"
@@ -65,6 +63,8 @@ static const char *pending_start(Arena *a, Pending *f, const char *path, const v
 static const char *pending_finish(Arena *a, Pending *f)
 {
     const int fd = f->fd;
+    if (fsync(fd) != 0)
+        return pending_drop(a, f, errno);
     f->fd = -1;
     if (close(fd) != 0 || rename(f->temp, f->path) != 0)
         return pending_drop(a, f, errno);
@@ -120,7 +120,7 @@ static void put_file(Writer *w, const char *path, const StrBuf *text)
         vec_push(w->a, &w->r.files, path);
 }
 
-/* All are written before the first one gets its name. */
+/* All are written before the first one waits for the disk: it then has the others' data too. */
 static void put_files(Writer *w, const char *const *paths, const StrBuf *texts, int n)
 {
     Pending *files = arena_array(w->a, Pending, n);
