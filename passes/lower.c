@@ -174,42 +174,14 @@ const char *lower_text(Lower *l, Val v)
     return out.n ? sb_text(&out) : sym_text(names, lower_name(l, v));
 }
 
-/* The value that names the group's kernel: the last stored one that the model names. */
-static Val naming_value(const Lower *l, const FuseGroup *grp)
-{
-    for (uint32_t i = grp->outputs.n; i-- > 0;) {
-        Val v = grp->outputs.at[i];
-        if (graph_node(l->g, v)->hint.id)
-            return v;
-        for (uint32_t k = 0; k < l->g->results.n; k++)
-            if (val_eq(l->g->results.at[k].val, v))
-                return v;
-    }
-    if (grp->outputs.n)
-        return vec_last(&grp->outputs);
-    return grp->roots.n ? vec_last(&grp->roots).val : (Val){0};
-}
-
-/* model_k3_name. */
-Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
-{
-    Interner *names = l->p->cx->names;
-    Val v = naming_value(l, grp);
-    const char *text = v.node ? sym_text(names, lower_name(l, v)) : "step";
-    const char *dot = strrchr(text, '.');
-    const char *other = l->o->cuda == l->m->cuda ? "" : l->o->cuda ? "_gpu" : "_cpu";
-    char *name = arena_printf(l->a, "%s_k%u_%s%s", sym_text(names, l->p->name), l->m->kernels.n,
-                              dot ? dot + 1 : text, other);
-    for (char *s = name; *s; s++)
-        if (!(*s >= '0' && *s <= '9') && !(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z'))
-            *s = '_';
-    return sym_of(names, name);
-}
-
 Step *lower_step(Lower *l, StepKind kind, Site site)
 {
     vec_push(l->a, &l->h->steps,
-             ((Step){.kind = kind, .place = l->place, .site = site, .group = l->making, .contract = l->contract}));
+             ((Step){.kind = kind,
+                     .place = l->place,
+                     .site = site,
+                     .group = l->making,
+                     .contract = l->contract}));
     return &vec_last(&l->h->steps);
 }
 
@@ -558,9 +530,7 @@ static void take_over(Lower *l, const FuseGroup *grp)
 /* The contraction in whose strip a group works; NULL: in none. */
 static const FuseGroup *contract_of(const Lower *l, const FuseGroup *grp)
 {
-    return grp->ride                      ? &l->f->groups.at[grp->with]
-           : grp->class == CLASS_CONTRACT ? grp
-                                          : NULL;
+    return grp->ride ? &l->f->groups.at[grp->with] : grp->class == CLASS_CONTRACT ? grp : NULL;
 }
 
 /* A rider's result that is read behind its strip has memory for all rows: what a product left there
@@ -728,9 +698,9 @@ void lower_late_result(Lower *l, Val v, const Loc *loc)
         if (l->late.at[i].dst.buf == loc->buf && dim_same(l->late.at[i].dst.offset, loc->offset))
             return;
     const Sym name = lower_name(l, v);
-    vec_push(
-        l->a, &l->late,
-        ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name, graph_node(l->g, v)->site, false}));
+    vec_push(l->a, &l->late,
+             ((LateCopy){*loc, *src, val_info(l->p, l->g, v)->dtype, name,
+                         graph_node(l->g, v)->site, false}));
 }
 
 void lower_late_copies(Lower *l)

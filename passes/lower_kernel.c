@@ -212,7 +212,8 @@ static uint64_t hash_block(uint64_t h, const Kernel *k, const KBlock *b)
 /* Kernels that differ here differ; most do, and then their texts need not be made. */
 static uint64_t outline(const Kernel *k)
 {
-    uint64_t h = hash_word(HASH_START, (uint64_t)k->class << 32 | (uint64_t)k->cuda << 31 | (uint64_t)k->accs.n);
+    uint64_t h = hash_word(HASH_START, (uint64_t)k->class << 32 | (uint64_t)k->cuda << 31 |
+                                           (uint64_t)k->accs.n);
     h = hash_word(h, (uint64_t)k->lanes << 32 | (unsigned)k->teams);
     for (uint32_t i = 0; i < k->params.n; i++) {
         const KParam *q = &k->params.at[i];
@@ -288,4 +289,36 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
         arena_reset(l->p->cx->kernels, b->kernels);
     s->when = cells_guard(l, s->cells);
     return s;
+}
+
+/* The value that names the group's kernel: the last stored one that the model names. */
+static Val naming_value(const Lower *l, const FuseGroup *grp)
+{
+    for (uint32_t i = grp->outputs.n; i-- > 0;) {
+        Val v = grp->outputs.at[i];
+        if (graph_node(l->g, v)->hint.id)
+            return v;
+        for (uint32_t k = 0; k < l->g->results.n; k++)
+            if (val_eq(l->g->results.at[k].val, v))
+                return v;
+    }
+    if (grp->outputs.n)
+        return vec_last(&grp->outputs);
+    return grp->roots.n ? vec_last(&grp->roots).val : (Val){0};
+}
+
+/* model_k3_name. */
+Sym lower_kernel_name(Lower *l, const FuseGroup *grp)
+{
+    Interner *names = l->p->cx->names;
+    Val v = naming_value(l, grp);
+    const char *text = v.node ? sym_text(names, lower_name(l, v)) : "step";
+    const char *dot = strrchr(text, '.');
+    const char *other = l->o->cuda == l->m->cuda ? "" : l->o->cuda ? "_gpu" : "_cpu";
+    char *name = arena_printf(l->a, "%s_k%u_%s%s", sym_text(names, l->p->name), l->m->kernels.n,
+                              dot ? dot + 1 : text, other);
+    for (char *s = name; *s; s++)
+        if (!(*s >= '0' && *s <= '9') && !(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z'))
+            *s = '_';
+    return sym_of(names, name);
 }
