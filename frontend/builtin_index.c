@@ -412,7 +412,9 @@ bool builtin_one_hot(Elab *e, const Call *c, Value *out)
     for (uint32_t i = 0; i < t.rank; i++)
         dims[i] = i;
     t.shape[t.rank] = classes;
-    const Val wide = build_broadcast(&e->b, index, t.shape, t.rank + 1u, dims);
+    const Val all = build_cast(&e->b, build_iota(&e->b, &classes, 1, 0), t.dtype);
+    const Val checked = build_gather(&e->b, all, index, 0, 0, GATHER_CHECK); /* each is itself */
+    const Val wide = build_broadcast(&e->b, checked, t.shape, t.rank + 1u, dims);
     const Val at = build_cast(&e->b, build_iota(&e->b, t.shape, t.rank + 1u, t.rank), t.dtype);
     Shape s = written_shape(e, index);
     s.how[s.rank++] = c->arg[1].how;

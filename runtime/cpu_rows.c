@@ -222,7 +222,7 @@ tn_status tn__cpu_rows(Call *c, const tn__loop *l, bool *done)
                         c->p->name);
     if (!c->m->error[0])
         return TN_OK;
-    const tn_status wrong = tn__index_error(c->p, NULL, s->where, c->m->error);
+    const tn_status wrong = tn__index_error_within(c, l->step + 1, s->operands);
     memset(c->m->error, 0, sizeof c->m->error);
     return wrong;
 }

@@ -361,7 +361,7 @@ static tn_status run(Strip *s)
         tn__pool_run(pool, run_slots, s, s->cut.slots, 1);
     if (!c->m->error[0])
         return TN_OK;
-    e = tn__index_error(c->p, NULL, c->p->steps[s->s->first].where, c->m->error);
+    e = tn__index_error_within(c, s->s->first, s->s->first + s->s->n);
     memset(c->m->error, 0, sizeof c->m->error);
     return e;
 }

@@ -142,6 +142,22 @@ tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *w
                     where ? where : "", where ? ": " : "", p->name, (int)error[1], (int)error[2]);
 }
 
+tn_status tn__index_error_within(const Call *c, int from, int to)
+{
+    const int32_t check = c->m->error[0];
+    const char *where = NULL;
+    bool sure = true;
+    for (int i = from; i < to; i++) {
+        const tn_step *s = &c->p->steps[i];
+        const tn_kernel *k = &c->m->d->kernels[s->kernel];
+        if (s->kind != TN_STEP_LAUNCH || check < 1 || check > k->nchecks)
+            continue;
+        sure = sure && (!where || !strcmp(where, k->checks[check - 1]));
+        where = k->checks[check - 1];
+    }
+    return tn__index_error(c->p, NULL, sure ? where : NULL, c->m->error);
+}
+
 /* --- a call --------------------------------------------------------------------------------------
  */
 

@@ -257,6 +257,8 @@ module M {
         y[i, 1] = u
     }
     fn row(i: i64[E], w: [N, 3]) -> (y: [E, 3]) { return embedding(i, w) }
+    fn hot(i: i64[E]) -> (y: i64[E, 5]) { return one_hot(i, 5) }
+    fn mixed(i: i64[E], w: [5, 3]) -> (y: [E, 3]) { return one_hot(i, 5).to(f32) @ w }
 }
 model m = M()
 END
@@ -268,6 +270,10 @@ expect 1 "places.tn:9: one: index -1 is out of range: the axis has 5 elements" -
     "$tenon" -run places.tn one x=ones i=-6 u=1 N=5
 expect 1 "places.tn:11: row: index 5 is out of range: the axis has 5 elements" -- \
     "$tenon" -run places.tn row i=5 w=ones N=5 E=2
+expect 1 "places.tn:12: hot: index 5 is out of range: the axis has 5 elements; 'i'\[0\] is 5" -- \
+    "$tenon" -run places.tn hot i=5 E=2
+expect 1 "places.tn:13: mixed: index -1 is out of range: the axis has 5 elements; 'i'\[0\] is -1" -- \
+    "$tenon" -run places.tn mixed i=-1 w=ones E=2
 
 # --- where things go -----------------------------------------------------------------------------------
 c() { "$tenon" -c "$digits" -o out/d.o "$@"; }
@@ -474,16 +480,16 @@ join 24 5.0.2.3.2.0.5.0.2.3.2.0 thirds.tn:6
 dots 24 10.0.4.6.4.0.10.0.4.6.4.0 thirds.tn:7
 sums 12 5.0.2.3.2.0.5.0.2.3.2.0 thirds.tn:8
 both 96 18.0.12.8.10.0.18.0.12.8.10.0 thirds.tn:9
-att 12 2.0.2.0.2.0.2.0.2.0.2.0 prelude.tn
+att 12 2.0.2.0.2.0.2.0.2.0.2.0 thirds.tn:12
 put 24 4.0.4.0.4.0.9.0.6.3.6.0 thirds.tn:1[67]
 scatters 36 13.0.4.9.4.0.13.0.4.9.4.0 thirds.tn:
 END
 
 # --- the Python module ---------------------------------------------------------------------------------
 expect 2 '-python' -- "$tenon" -c -python "$digits" -o out/r.o
-expect 0 -- "$tenon" -S -python -target=cpu "$digits" -o out/python/
-check "is Python" python3 -m py_compile out/python/digits.py
-check "loads the library" grep -q '"libdigits.so"' out/python/digits.py
+expect 0 -- "$tenon" -S -python -target=cpu "$digits" -o python/
+check "is Python" python3 -m py_compile python/digits.py
+check "loads the library" grep -q '"libdigits.so"' python/digits.py
 
 # --- --help, --explain ---------------------------------------------------------------------------------
 expect 0 '@FILE.npz:NAME' -- "$tenon" --help
