@@ -401,7 +401,7 @@ static void add_group(const Fuser *f, const Kern *k, Fusion *out)
     g.bytes_written = all - g.bytes_read;
     for (uint32_t i = 0; i < g.outputs.n; i++) {
         Val v = g.outputs.at[i];
-        out->buffer_of[v.node][v.result] = (int32_t)out->groups.n; /* its group, until buffers are numbered */
+        out->buffer_of[v.node][v.result] = (int32_t)out->groups.n; /* until buffers have numbers */
     }
     vec_push(perm, &out->groups, g);
 }

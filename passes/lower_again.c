@@ -160,7 +160,8 @@ void lower_note_use(Lower *l, uint32_t number)
     for (uint32_t i = 0; i < r->events.n; i++)
         if (!r->events.at[i].part && r->events.at[i].position == number)
             return;
-    vec_push(l->a, &r->events, ((Event){.position = number})); /* of the buffer, until the recipe is finished */
+    vec_push(l->a, &r->events,
+             ((Event){.position = number})); /* of the buffer, until the recipe is finished */
 }
 
 void lower_note_part(Lower *l, uint32_t root, uint32_t result, uint32_t buf)
