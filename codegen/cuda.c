@@ -552,7 +552,7 @@ static bool may_use_all(const Cuda *c)
     for (uint32_t i = 0; i < k->accs.n; i++)
         sides |= k->accs.at[i].side;
     return k->class == CLASS_REDUCE || k->class == CLASS_OPAQUE || k->class == CLASS_CONTRACT ||
-           (k->class == CLASS_MAP && c->heavy_loops) ||
+           (k->class == CLASS_MAP && (c->heavy_loops || t->reports)) ||
            (k->class == CLASS_ROW &&
             (sides || t->reports || k->keeps.n > 1 || k->params.n > MANY_OPERANDS));
 }
