@@ -316,20 +316,29 @@ static void print_elements(Cuda *c, const KStmt *loop, const char **to)
     scope_end(t, scope);
 }
 
-/* What is the same for all neighbours comes first: vectors may lie where it says. Returns how many
- * statements that are. */
-static uint32_t print_uniform(Cuda *c, const KStmt *loop)
+/* What is the same for all neighbours comes first: vectors may lie where it says, and draws take the
+ * key that it reads. Returns the loop with the other statements. */
+static KStmt print_uniform(Cuda *c, const KStmt *loop)
 {
-    uint32_t n = 0;
-    for (; n < loop->body.n; n++) {
-        const KStmt *s = &loop->body.at[n];
-        const bool let = s->kind == KS_LET && !kexpr_depends(&c->t, s->expr, loop->axis);
-        if (!let && !(s->kind == KS_CHECK && is_uniform(c, s->pred, loop->axis)))
+    KStmt others = *loop;
+    uint32_t i = 0, n = 0;
+    others.body.at = arena_array(c->t.a, KStmt, loop->body.n + 1);
+    for (; i < loop->body.n; i++) {
+        const KStmt *s = &loop->body.at[i];
+        if (s->kind != KS_LET && s->kind != KS_CHECK)
             break;
+        if (s->kind == KS_LET ? kexpr_depends(&c->t, s->expr, loop->axis)
+                              : n > 0 || !is_uniform(c, s->pred, loop->axis)) {
+            others.body.at[n++] = *s;
+            continue;
+        }
         KBlock one = {(KStmt *)(uintptr_t)s, 1, 1};
         cuda_block(c, &one);
     }
-    return n;
+    for (; i < loop->body.n; i++)
+        others.body.at[n++] = loop->body.at[i];
+    others.body.n = n;
+    return others;
 }
 
 static void store_vectors(Cuda *c, const KStmt *loop, int width, const char **to, const char *rest)
@@ -359,11 +368,7 @@ void cuda_vector_body(Cuda *c, const KStmt *whole, int width, const char *regist
     KText *t = &c->t;
     DimTable *d = cuda_dims(c);
     Text keep = t->keep_index;
-    KStmt rest_of = *whole;
-    const KStmt *loop = &rest_of;
-    const uint32_t first = print_uniform(c, whole);
-    rest_of.body.at += first;
-    rest_of.body.n -= first;
+    const KStmt others = print_uniform(c, whole), *loop = &others;
     const char *rest = print_rest(c, loop, width);
     print_loads(c, loop, width, rest);
     print_draws(c, loop, width);

@@ -8,6 +8,6 @@ root=$(realpath "$(dirname "$0")/../..")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for file in "$root"/models/*.tn "$root"/tests/sources/*.tn; do
-    "$TENON" -S -target=cuda "$file" -o "$work/"
+    "$TENON" -S -target=cuda "$file" -o "$work/${file//\//-}/" # models of two files may share a name
 done
-ls -S "$work"/*.cu | xargs -n 1 -P "$(nproc)" "$NVRTC_CHECK" "$1" # the largest first
+ls -S "$work"/*/*.cu | xargs -n 1 -P "$(nproc)" "$NVRTC_CHECK" "$1" # the largest first
