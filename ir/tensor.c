@@ -246,11 +246,11 @@ bool *graph_live(const Program *p, const Graph *g)
     return live;
 }
 
-uint32_t *graph_uses(const Program *p, const Graph *g)
+uint32_t *graph_uses(const Program *p, const Graph *g, const bool *live)
 {
     uint32_t *uses = arena_array(p->cx->scratch, uint32_t, g->nodes.n);
     for (uint32_t id = 1; id < g->nodes.n; id++)
-        for (uint32_t k = 0; k < g->nodes.at[id].nin; k++)
+        for (uint32_t k = 0; (!live || live[id]) && k < g->nodes.at[id].nin; k++)
             uses[g->nodes.at[id].in[k].node]++;
     for (uint32_t i = 0; i < g->results.n; i++)
         uses[g->results.at[i].val.node]++;

@@ -474,8 +474,9 @@ Val rewrite_copy(Rewrite *rw, uint32_t node);
 Graph *rewrite_end(Rewrite *rw);
 /** Which nodes reach a result, commit, effect or saved value (scratch; index = node). */
 bool *graph_live(const Program *p, const Graph *g);
-/** users count per node (all results together), in scratch. */
-uint32_t *graph_uses(const Program *p, const Graph *g);
+/** users count per node (all results together), in scratch; of nodes that are `live`, or of all where
+ * that is NULL. */
+uint32_t *graph_uses(const Program *p, const Graph *g, const bool *live);
 
 /* --- text and checks -------------------------------------------------------------------------- */
 

@@ -369,23 +369,6 @@ static void build_one(Outline *w, Rewrite *rw)
 /* --- graphs --------------------------------------------------------------------------------------
  */
 
-static uint32_t *live_uses(const Program *p, const Graph *g, const bool *live)
-{
-    uint32_t *uses = arena_array(p->cx->scratch, uint32_t, g->nodes.n);
-    for (uint32_t id = 1; id < g->nodes.n; id++)
-        for (uint32_t k = 0; live[id] && k < g->nodes.at[id].nin; k++)
-            uses[g->nodes.at[id].in[k].node]++;
-    for (uint32_t i = 0; i < g->results.n; i++)
-        uses[g->results.at[i].val.node]++;
-    for (uint32_t i = 0; i < g->commits.n; i++)
-        uses[g->commits.at[i].val.node]++;
-    for (uint32_t i = 0; i < g->effects.n; i++)
-        uses[g->effects.at[i].node]++;
-    for (uint32_t i = 0; i < g->saved.n; i++)
-        uses[g->saved.at[i].node]++;
-    return uses;
-}
-
 /* What a derivative may be asked for: float arguments and parameters. */
 static bool **differentiable(Program *p, Graph *g)
 {
@@ -455,7 +438,7 @@ static Graph *outline_one(Program *p, Graph *g, bool derivatives)
                            .g = g,
                            .t = p->cx->dims,
                            .a = p->cx->scratch,
-                           .uses = live_uses(p, g, live),
+                           .uses = graph_uses(p, g, live),
                            .active = derivatives ? differentiable(p, g) : NULL};
     for (uint32_t id = 1; id < g->nodes.n; id++)
         for (uint32_t k = 0; k < 2 && live[id] && g->nodes.at[id].op == OP_dot && !at[id]; k++) {

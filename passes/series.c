@@ -513,7 +513,7 @@ static Graph *series_graph(Program *p, Graph *g)
     const uint32_t n = g->nodes.n;
     Series s = {.p = p, .g = g, .a = p->cx->scratch, .live = graph_live(p, g)};
     s.inside = arena_array(s.a, bool, n);
-    s.uses = graph_uses(p, g);
+    s.uses = graph_uses(p, g, NULL);
     s.concat = arena_array(s.a, Range, n);
     find_bundles(&s);
     bool products = false;

@@ -294,7 +294,7 @@ static void test_rewrite(void **state)
     const Val out = build2(b, OP_mul, sum, build1(b, OP_sin, f->y));
     graph_result(f->p, b->g, (Sym){0}, out, (Span){0});
     assert_false(graph_live(f->p, b->g)[dead.node]);
-    assert_int_equal(graph_uses(f->p, b->g)[f->x.node], 2);
+    assert_int_equal(graph_uses(f->p, b->g, NULL)[f->x.node], 2);
     Rewrite rw = rewrite_begin(f->p, b->g);
     for (uint32_t id = 1; id < b->g->nodes.n; id++)
         if (b->g->nodes.at[id].op == OP_sin) /* sin becomes 1, so the product goes */
