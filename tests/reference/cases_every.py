@@ -1,8 +1,8 @@
 # cases_every.py: every module of nn, with its options, beside torch's module of the same name. A row: torch's text, which
 # every.py turns into the language's (True becomes true, and so on; or the two in a pair); its inputs; and what is called where not
 # net(a, b, ..), again in both languages or in a pair. Inputs are named a, b, c .. and written as KIND:SHAPE, B being the batch:
-#   f  from -1 to 1    w  four times as wide      p  from 0.05 to 0.95    s  1 or -1    i5  integers below 5    bool
-#   q  rows that add up to 1    l  their logarithms; in capitals: no gradient is asked of it
+#   f  from -1 to 1    w  four times as wide      p  from 0.05 to 0.95    s  1 or -1    q  rows that add up to 1    l  their logarithms;
+#   in capitals: no gradient is asked of it    i5  integers below 5    I5  the same as floats, without a gradient    bool
 # A fourth element: "eval" where training draws numbers, "coarse" where torch computes with constants of f32 in f64, too.
 # SPDX-License-Identifier: MIT
 import re
@@ -31,7 +31,7 @@ DENSE = [
     ("nn.MultiheadAttention(8, 2)", "f:B,3,8 f:5,3,8 f:5,3,8", "net(a, b, c)"),
     ("nn.MultiheadAttention(8, 4, bias=False, batch_first=True)", "f:B,3,8", "net(a, a, a, average_attn_weights=False)"),
     ("nn.MultiheadAttention(8, 2, kdim=6, vdim=5, batch_first=True)", "f:B,3,8 f:B,4,6 f:B,4,5", "net(a, b, c)"),
-    ("nn.MultiheadAttention(8, 2, batch_first=True)", "f:B,5,8 BOOL:5,5",
+    ("nn.MultiheadAttention(8, 2, batch_first=True)", "f:B,5,8 bool:5,5",
      ("[net(a, a, a, need_weights = false, attn_mask = b & (arange(5)[:, none] != arange(5)))[0]]",
       "[net(a, a, a, need_weights=False, attn_mask=b & ~torch.eye(5, dtype=bool))[0]]")),
     ("nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "f:B,3,8 f:5,3,8", "net(a, b, b)"),

@@ -2,10 +2,9 @@
 # every.py: every module of nn beside torch's of the same name (cases_every.py): names and shapes of its state, outputs and gradients of
 # all inputs and parameters outside training, and the state after three steps of training.
 #   every.py make [GROUP...]                   computes data/every.json, by hand: needs PyTorch
-#   every.py check TENON f32|f64 GROUP...      runs the modules and compares; needs numpy
-#   every.py complete STD                all that STD/nn.tn has is in the tables, all of torch.nn in STD/nn.tn or left out for a reason
+#   every.py check TENON f32|f64 [GROUP...]    runs the modules and compares; needs numpy
+#   every.py complete STD                      all that STD/nn.tn has is in the tables, all of torch.nn in STD/nn.tn or left out for a reason
 # SPDX-License-Identifier: MIT
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases_every import B, GROUPS, LEFT_OUT  # noqa: E402
-from formula import TOLERANCE, Check, integers, np, summary, uniform  # noqa: E402
+from formula import TOLERANCE, commands, integers, np, read, summary, uniform, write  # noqa: E402
 from whole import STEPS, state  # noqa: E402
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "every.json")
@@ -36,35 +35,33 @@ class Row:
         return {ARGS[i]: drawn(f"{self.key} {i}", kind, self.shape(i)) for i, (kind, _) in enumerate(self.given)}
 
     def wants(self, i):
-        return self.given[i][0] in "fwpql"
+        return self.given[i][0] in "fwpsql"
 
 
 def translated(text):
-    text = re.sub(r"\bnn\.Sequential\((.*)\)$", r"[\1]", text)
     for a, b in (("True", "true"), ("False", "false"), ("None", "none"), ("'", '"')):
         text = text.replace(a, b)
     return text
 
 
 def drawn(name, kind, shape):
-    u = uniform(name, shape).astype(np.float64)
-    if kind in "fF":
-        return u.astype(np.float32)
-    if kind in "wW":
-        return (4 * u).astype(np.float32)
-    if kind in "pP":
-        return (0.5 + 0.45 * u).astype(np.float32)
-    if kind in "sS":
-        return np.where(u > 0, 1, -1).astype(np.float32)
-    if kind in "qQlL":
+    if kind[0] in "iI":
+        whole = integers(name, shape, int(kind[1:]))
+        return whole.astype(np.float32) if kind[0] == "I" else whole
+    u, what = uniform(name, shape).astype(np.float64), kind.lower()
+    if what == "bool":
+        return u > 0
+    if what == "w":
+        u = 4 * u
+    elif what == "p":
+        u = 0.5 + 0.45 * u
+    elif what == "s":
+        u = np.where(u > 0, 1, -1)
+    elif what in "ql":
         e = np.exp(2 * u)
         rows = e / e.sum(-1, keepdims=True)
-        return (np.log(rows) if kind in "lL" else rows).astype(np.float32)
-    if kind in ("bool", "BOOL"):
-        return u > 0
-    if kind[0] == "I":
-        return integers(name, shape, int(kind[1:])).astype(np.float32)
-    return integers(name, shape, int(kind[1:]))
+        u = np.log(rows) if what == "l" else rows
+    return u.astype(np.float32)
 
 
 def wide(a, dtype):
@@ -86,7 +83,7 @@ def listed(y):
     return list(y) if isinstance(y, (tuple, list)) else [y]
 
 
-def expected(name, row):
+def expected(row):
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -136,25 +133,16 @@ def make(groups):
 
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    known = {}
-    if groups and os.path.exists(GOLDEN):
-        with open(GOLDEN) as f:
-            known = json.load(f)
+    known = read(GOLDEN) if groups else {}
     known["torch.nn"] = sorted(n for n, c in vars(torch.nn).items() if isinstance(c, type) and issubclass(c, torch.nn.Module) and n != "Module")
     for group in groups or GROUPS:
         known[group] = {}
-        for name, row in numbered(group):
+        for _, row in numbered(group):
             try:
-                known[group][row.key] = expected(name, row)
+                known[group][row.key] = rounded(expected(row))
             except Exception as e:
                 sys.exit(f"{row.key}: {e}")
-    with open(GOLDEN, "w") as f:
-        parts = [f'"torch.nn": {json.dumps(known["torch.nn"])}']
-        for group in GROUPS:
-            rows = ",\n".join(f"{json.dumps(k)}: {json.dumps(rounded(v))}" for k, v in known.get(group, {}).items())
-            parts.append(f'"{group}": {{\n{rows}\n}}')
-        f.write("{\n" + ",\n".join(parts) + "\n}\n")
-    return 0
+    write(GOLDEN, {name: known[name] for name in ("torch.nn", *GROUPS) if name in known}, 2)
 
 
 def rounded(x):
@@ -170,7 +158,7 @@ def rounded(x):
 
 def argument(row, i, size):
     kind, shape = row.given[i]
-    dtype = "bool" if kind.lower() == "bool" else "i64" if kind[0] == "i" else ""
+    dtype = "bool" if kind == "bool" else "i64" if kind[0] == "i" else ""
     return f"{dtype}[{shape.replace(',', ', ').replace('B', size)}]"
 
 
@@ -259,34 +247,17 @@ def compare_state(test, rows, want, begin, got):
 
 
 def complete(folder, golden):
+    there = golden["torch.nn"]
     with open(os.path.join(folder, "nn.tn")) as f:
         here = re.findall(r"^(?:module|fn) ([A-Z]\w*)", f.read(), re.M)
     texts = " ".join(Row(*r).torch for rows in GROUPS.values() for r in rows)
     left_out = {n for names in LEFT_OUT for n in names.split()}
     missing = [f"nn.{n} has no row in cases_every.py" for n in here if not re.search(rf"\bnn\.{n}\(", texts)]
-    missing += [f"torch.nn.{n} is neither in nn.tn nor left out in cases_every.py" for n in golden if n not in here and n not in left_out]
+    missing += [f"torch.nn.{n} is neither in nn.tn nor left out in cases_every.py" for n in there if n not in here and n not in left_out]
     missing += [f"nn.{n} is said to be left out, and is there" for n in here if n in left_out]
-    print("\n".join(missing + [f"{len(here)} modules of nn, {len(golden)} of torch.nn: {len(missing)} without a row"]))
+    print("\n".join(missing + [f"{len(here)} modules of nn, {len(there)} of torch.nn: {len(missing)} without a row"]))
     return 1 if missing or not here else 0
 
 
-def main(args):
-    if args[:1] == ["make"] and set(args[1:]) <= set(GROUPS):
-        return make(args[1:])
-    if len(args) == 2 and args[0] == "complete":
-        with open(GOLDEN) as f:
-            return complete(args[1], json.load(f)["torch.nn"])
-    if len(args) >= 4 and args[0] == "check" and args[2] in TOLERANCE and set(args[3:]) <= set(GROUPS):
-        test = Check(args[2])
-        with open(GOLDEN) as f:
-            want = json.load(f)
-        for group in args[3:]:
-            check(test, args[1], group, want[group])
-        print(f"{' '.join(args[3:])} {args[2]}: {test.right} equal, {test.wrong} not")
-        return 1 if test.wrong or not test.right else 0
-    print("usage: every.py make [GROUP...] | check TENON f32|f64 GROUP... | complete STD", file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(commands(GOLDEN, GROUPS, make, check, complete))

@@ -1,6 +1,7 @@
 # formula.py: what whole models are compared by: parameters and inputs that both sides make by a formula, and of each result
-# two numbers that depend on every element of it.
+# two numbers that depend on every element of it; and the commands of the scripts that compare so.
 # SPDX-License-Identifier: MIT
+import json
 import math
 import os
 import subprocess
@@ -51,29 +52,32 @@ class Check:
     def __init__(self, dtype="f32"):
         self.dtype, self.tolerance, self.right, self.wrong = dtype, TOLERANCE[dtype], 0, 0
 
-    def near(self, what, got, want, scale):
-        if abs(got - want) <= self.tolerance * scale:
+    def judge(self, good, words):
+        if good:
             self.right += 1
             return
         self.wrong += 1
-        print(f"{what}: {got!r}, PyTorch has {want!r}")
+        print(words)
+
+    def near(self, what, got, want, scale):
+        self.judge(abs(got - want) <= self.tolerance * scale, f"{what}: {got!r}, PyTorch has {want!r}")
 
     def tensor(self, what, got, want, slack=1, floor=0.0):
         """floor: a norm below which only the absolute difference counts: what is 0 but for roundings."""
         if got is None:
-            self.wrong += 1
-            print(f"{what}: missing")
+            self.judge(False, f"{what}: missing")
             return
         got, scale = summary(got), slack * max(want[0], floor)
         self.near(what + ": norm", got[0], want[0], scale)
         self.near(what + ": place", got[1], want[1], scale)
 
     def same(self, what, got, want):
-        if got == want:
-            self.right += 1
-            return
-        self.wrong += 1
-        print(f"{what}: {got}, PyTorch has {want}")
+        self.judge(got == want, f"{what}: {got}, PyTorch has {want}")
+
+    def result(self, what):
+        """The status to exit with."""
+        print(f"{what}: {self.right} equal, {self.wrong} not")
+        return 1 if self.wrong or not self.right else 0
 
     def run(self, tenon, *args):
         """Seconds that it took; ends the program where it fails."""
@@ -83,3 +87,38 @@ class Check:
         if r.returncode:
             sys.exit(f"{' '.join([tenon, *flags, *args])}\n{r.stdout}{r.stderr}")
         return time.time() - start
+
+
+def read(golden):
+    with open(golden) as f:
+        return json.load(f)
+
+
+def in_lines(x, depth):
+    """JSON, in which what is so deep has a line of its own: changes are seen where they are."""
+    if not depth or not isinstance(x, dict):
+        return json.dumps(x)
+    return "{\n" + ",\n".join(f"{json.dumps(k)}: {in_lines(v, depth - 1)}" for k, v in x.items()) + "\n}"
+
+
+def write(golden, values, depth):
+    with open(golden, "w") as f:
+        f.write(in_lines(values, depth) + "\n")
+
+
+def commands(golden, names, make, check, complete=None):
+    """What a script that compares is asked to do; no names: all of them. The status to exit with."""
+    script, (word, *args) = os.path.basename(sys.argv[0]), sys.argv[1:] or [""]
+    if word == "make" and set(args) <= set(names):
+        make(args)
+        return 0
+    if word == "check" and len(args) >= 2 and args[1] in TOLERANCE and set(args[2:]) <= set(names):
+        test, want = Check(args[1]), read(golden)
+        for name in args[2:] or names:
+            check(test, args[0], name, want[name])
+        return test.result(" ".join([script, *args[2:], args[1]]))
+    if word == "complete" and complete and len(args) == 1:
+        return complete(args[0], read(golden))
+    print(f"usage: {script} make [NAME...] | check TENON f32|f64 [NAME...]" + (" | complete STD" if complete else "") +
+          f"; names: {' '.join(names)}", file=sys.stderr)
+    return 2

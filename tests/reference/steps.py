@@ -1,10 +1,9 @@
 #!/usr/bin/python3
 # steps.py: optimisers with their options, schedules and averages of parameters beside torch's (cases_steps.py).
-#   steps.py make                        computes data/steps.json, by hand: needs PyTorch
-#   steps.py check TENON f32|f64         trains models with all of them and compares; needs numpy
-#   steps.py complete STD                all that STD/optim.tn has is in the tables, all of torch.optim in STD/optim.tn or left out for a reason
+#   steps.py make [PART...]                  computes data/steps.json, by hand: needs PyTorch
+#   steps.py check TENON f32|f64 [PART...]   trains models with all of them and compares; needs numpy
+#   steps.py complete STD                    all that STD/optim.tn has is in the tables, all of torch.optim in STD/optim.tn or left out for a reason
 # SPDX-License-Identifier: MIT
-import json
 import math
 import os
 import re
@@ -14,7 +13,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases_steps import AVERAGES, ELSEWHERE, LEFT_OUT, OPTIMISERS, RATES, SCHEDULES, STEPS  # noqa: E402
 from every import translated  # noqa: E402
-from formula import TOLERANCE, Check, np, summary, uniform  # noqa: E402
+from formula import TOLERANCE, commands, np, read, summary, uniform, write  # noqa: E402
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "steps.json")
 MOST = 8  # trains a model
@@ -34,8 +33,7 @@ def loss(p):
     return sum(torch.sin(3 * x + i).sum() + 0.3 * (x * x).sum() for i, x in enumerate(p.values()))
 
 
-LOSS = "sin(3 * {0}.a).sum() + 0.3 * square({0}.a).sum() + sin(3 * {0}.b + 1).sum() + 0.3 * square({0}.b).sum() + " \
-    "sin(3 * {0}.c + 2).sum() + 0.3 * square({0}.c).sum() + sin(3 * {0}.d + 3).sum() + 0.3 * square({0}.d).sum()"
+LOSS = " + ".join(f"sin(3 * {{0}}.{n} + {i}).sum() + 0.3 * square({{0}}.{n}).sum()" for i, n in enumerate(SHAPES))
 
 
 def parameters():
@@ -91,22 +89,6 @@ def averaged(text, when):
     return {n: summary(x.detach().numpy() - begin(n)) for n, x in average.module.items()}
 
 
-def make():
-    import torch
-
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    out = {"torch.optim": sorted(n for n, c in vars(torch.optim).items() if isinstance(c, type) and n != "Optimizer"),
-           "optimisers": {t: trained(t) for t in OPTIMISERS}, "schedules": {here: rates(t) for here, t in SCHEDULES},
-           "averages": {here: averaged(t, when) for here, t, when in AVERAGES}}
-    with open(GOLDEN, "w") as f:
-        parts = [f'"torch.optim": {json.dumps(out["torch.optim"])}']
-        for part in ("optimisers", "schedules", "averages"):
-            parts.append(f'"{part}": {{\n' + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in out[part].items()) + "\n}")
-        f.write("{\n" + ",\n".join(parts) + "\n}\n")
-    return 0
-
-
 # ---- the language ----
 
 def trains(rows):
@@ -155,6 +137,7 @@ def check_averages(test, tenon, want):
     for (name, _, _), (a, _, _) in zip(rows, AVERAGES):
         for n, w in want[a].items():
             test.tensor(f"{a}: {n}", got[f"loss_{name}.average.{name}.{n}"].astype(np.float64) - begin(n), w)
+    check_use(test, tenon)
 
 
 def check_use(test, tenon):
@@ -207,6 +190,7 @@ def check_schedules(test, tenon, want):
 
 
 def complete(folder, golden):
+    there = golden["torch.optim"]
     with open(os.path.join(folder, "optim.tn")) as f:
         text = f.read()
     optimisers = re.findall(r"^optimizer (\w+)", text, re.M)
@@ -215,29 +199,30 @@ def complete(folder, golden):
     shown = " ".join([here for here, _ in SCHEDULES] + [here for here, _, _ in AVERAGES])
     missing = [f"optim.{n} has no row in cases_steps.py" for n in optimisers if n not in known]
     missing += [f"optim.{n} has no row in cases_steps.py" for n in functions if not re.search(rf"\b{n}\(", shown)]
-    missing += [f"torch.optim.{n} is neither in optim.tn nor left out in cases_steps.py" for n in golden if n not in optimisers and n not in LEFT_OUT]
+    missing += [f"torch.optim.{n} is neither in optim.tn nor left out in cases_steps.py" for n in there if n not in optimisers and n not in LEFT_OUT]
     print("\n".join(missing + [f"{len(optimisers)} optimisers, {len(functions)} schedules and averages: {len(missing)} without a row"]))
     return 1 if missing or not optimisers or not functions else 0
 
 
-def main(args):
-    if args == ["make"]:
-        return make()
-    with open(GOLDEN) as f:
-        want = json.load(f)
-    if len(args) == 2 and args[0] == "complete":
-        return complete(args[1], want["torch.optim"])
-    if len(args) == 3 and args[0] == "check" and args[2] in TOLERANCE:
-        test = Check(args[2])
-        check_optimisers(test, args[1], want["optimisers"])
-        check_averages(test, args[1], want["averages"])
-        check_use(test, args[1])
-        check_schedules(test, args[1], want["schedules"])
-        print(f"steps {args[2]}: {test.right} equal, {test.wrong} not")
-        return 1 if test.wrong or not test.right else 0
-    print("usage: steps.py make | check TENON f32|f64 | complete STD", file=sys.stderr)
-    return 2
+PARTS = {"optimisers": (lambda: {t: trained(t) for t in OPTIMISERS}, check_optimisers),
+         "schedules": (lambda: {here: rates(t) for here, t in SCHEDULES}, check_schedules),
+         "averages": (lambda: {here: averaged(t, when) for here, t, when in AVERAGES}, check_averages)}
+
+
+def make(names):
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    known = read(GOLDEN) if names else {}
+    known["torch.optim"] = sorted(n for n, c in vars(torch.optim).items() if isinstance(c, type) and n != "Optimizer")
+    known.update((name, PARTS[name][0]()) for name in names or PARTS)
+    write(GOLDEN, known, 2)
+
+
+def check(test, tenon, name, want):
+    PARTS[name][1](test, tenon, want)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(commands(GOLDEN, PARTS, make, check, complete))

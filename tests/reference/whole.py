@@ -2,9 +2,8 @@
 # whole.py: whole models beside PyTorch, from parameters and inputs that a formula gives: outputs, gradients of all parameters and
 # inputs, and the state after three steps of training.
 #   whole.py make [NAME...]                 computes data/whole.json, by hand: needs PyTorch
-#   whole.py check TENON f32|f64 NAME...    runs the models and compares; needs numpy
+#   whole.py check TENON f32|f64 [NAME...]  runs the models and compares; needs numpy
 # SPDX-License-Identifier: MIT
-import json
 import math
 import os
 import re
@@ -13,7 +12,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases_whole import CASES, OPTIMISERS  # noqa: E402
-from formula import TOLERANCE, Check, integers, np, summary, uniform  # noqa: E402
+from formula import TOLERANCE, commands, integers, np, read, summary, uniform, write  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = os.path.realpath(os.path.join(HERE, "..", "..", "models"))
@@ -162,28 +161,11 @@ def check(test, tenon, name, want):
                         1e-2 * largest)
 
 
-def main(args):
-    if args[:1] == ["make"]:
-        known = {}
-        if args[1:]:
-            with open(GOLDEN) as f:
-                known = json.load(f)
-        for name in args[1:] or CASES:
-            known[name] = expected(name)
-        with open(GOLDEN, "w") as f:
-            f.write("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(known[n])}" for n in CASES if n in known) + "\n}\n")
-        return 0
-    if len(args) >= 4 and args[0] == "check" and args[2] in ("f32", "f64") and set(args[3:]) <= set(CASES):
-        test = Check(args[2])
-        with open(GOLDEN) as f:
-            want = json.load(f)
-        for name in args[3:]:
-            check(test, args[1], name, want[name])
-        print(f"{' '.join(args[3:])} {args[2]}: {test.right} equal, {test.wrong} not")
-        return 1 if test.wrong or not test.right else 0
-    print("usage: whole.py make [NAME...] | check TENON f32|f64 NAME...", file=sys.stderr)
-    return 2
+def make(names):
+    known = read(GOLDEN) if names else {}
+    known.update((name, expected(name)) for name in names or CASES)
+    write(GOLDEN, {name: known[name] for name in CASES if name in known}, 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(commands(GOLDEN, CASES, make, check))
