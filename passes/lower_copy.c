@@ -65,14 +65,14 @@ void lower_copy_loc(Lower *l, const Loc *dst, const Loc *src, DType dtype, Sym n
     lower_at(l, outer);
 }
 
-/* What lies in an argument or slot stays late: its old values may still be read. */
+/* In an argument or slot, too: a value is made there in pieces only where no group reads what was
+ * there before once the first of them is written. */
 void lower_copy_pieces(Lower *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->late.n; i++) {
         const LateCopy c = l->late.at[i];
-        const BufKind kind = l->h->buffers.at[c.dst.buf].kind;
-        if (c.piece && kind != BUF_ARG && kind != BUF_STATE)
+        if (c.piece)
             lower_copy_loc(l, &c.dst, &c.src, c.dtype, c.name, c.site);
         else
             l->late.at[left++] = c;
