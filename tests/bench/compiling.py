@@ -31,41 +31,33 @@ def figure(what, value, unit):
     return {"what": what, "value": value, "unit": unit}
 
 
-def to_text(tenon, folder, layers):
-    return [tenon, "-S", STACK, "-target=cuda", "-D", "depth=%d" % layers, "-o", folder + "/"]
+TEXTS = {
+    "12 layers": [STACK, "-D", "depth=12"],
+    "24 layers": [STACK, "-D", "depth=24"],
+    "GPT-2's training step": [GPT2, "-m", "gpt2", "-only=loss.step"],  # 124M parameters
+}
 
 
 def measure(tenon, rounds=11):
     folder = tempfile.mkdtemp(prefix="tenon-bench-")
     try:
-        times = {12: [], 24: []}
+        times = {what: [] for what in TEXTS}
         for _ in range(rounds):
-            for layers in times:
-                took, cpu = seconds(to_text(tenon, folder, layers))
+            for what, text in TEXTS.items():
+                took, cpu = seconds([tenon, "-S", *text, "-target=cuda", "-o", folder + "/"])
                 if took is None:
-                    return [figure("failed: " + cpu.strip()[:200], 0, "")]
-                times[layers].append((took, cpu))
+                    return [figure("%s: failed: %s" % (what, cpu.strip()[:200]), 0, "")]
+                times[what].append((took, cpu))
         out = []
-        for layers, t in times.items():
+        for what, t in times.items():
             wall, cpu = ([x[i] for x in t] for i in (0, 1))
-            out.append(figure("%d layers, text to CUDA C" % layers, 1e3 * statistics.median(wall),
+            out.append(figure(what + ", text to CUDA C", 1e3 * statistics.median(wall),
                               "ms; least %.1f, of the processor %.1f" % (1e3 * min(wall), 1e3 * statistics.median(cpu))))
-        twice = [b[1] / max(a[1], 1e-6) for a, b in zip(times[12], times[24])]
+        twice = [b[1] / max(a[1], 1e-6) for a, b in zip(times["12 layers"], times["24 layers"])]
         out.append(figure("24 layers by 12, of the processor", statistics.median(twice), "x"))
-        return out + gpt2(tenon, folder, rounds) + device_code(tenon, folder)
+        return out + device_code(tenon, folder)
     finally:
         shutil.rmtree(folder)
-
-
-def gpt2(tenon, folder, rounds):
-    """The training step of GPT-2, 124M parameters, alone."""
-    times = [seconds([tenon, "-S", GPT2, "-m", "gpt2", "-only=loss.step", "-target=cuda", "-o", folder + "/"])
-             for _ in range(rounds)]
-    if any(t[0] is None for t in times):
-        return [figure("GPT-2: failed", 0, "")]
-    wall, cpu = ([x[i] for x in times] for i in (0, 1))
-    return [figure("GPT-2's training step, text to CUDA C", 1e3 * statistics.median(wall),
-                   "ms; least %.1f, of the processor %.1f" % (1e3 * min(wall), 1e3 * statistics.median(cpu)))]
 
 
 def device_code(tenon, folder):

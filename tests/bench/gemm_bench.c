@@ -1,10 +1,10 @@
 /* gemm_bench.c: the speed of products of matrices, beside what the processor can do at most and,
- * where they are installed, OpenBLAS and oneDNN.
+ * where they are installed, a BLAS and oneDNN.
  *
- *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library with sgemm_ | none] [-p
- * 1]
- * [[b]MxNxK[:NN|NT|TN|TT][:f32|f64|bf16|f16] ..]
+ *   gemm_bench [-t threads] [-r rounds] [-k base|avx2|avx512] [-l library] [-p 1]
+ *              [[b]MxNxK[:NN|NT|TN|TT][:f32|f64|bf16|f16] ..]
  *
+ * -l: a library with sgemm_ instead of OpenBLAS, or `none`: nobody else is measured.
  * -p 1: b is packed beforehand, where that helps.
  *
  * All of a shape takes turns in rounds, so that whatever else the machine does hits all alike; the
@@ -236,8 +236,8 @@ static void measure(Case *x, const Libraries *l, tn__pool *pool, int rounds)
         for (int code = 0; code < CODES; code++) {
             if (code && (s->dtype != TN_F32 || (code == 1 ? !l->blas : !l->dnnl)))
                 continue;
-            if (threads > 1 &&
-                (l->blas || l->dnnl)) /* threads of a library look for more work for a while */
+            /* threads of a library look for more work for a while */
+            if (threads > 1 && (l->blas || l->dnnl))
                 nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
             run_one(x, code, l, pool);
             const double t = now(threads);

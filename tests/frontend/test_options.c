@@ -146,10 +146,11 @@ static void values_are_glued_or_follow(void **state)
 
 static void choices(void **state)
 {
-    const Options o = good(state, "-target=cpu -arch=sm_80,sm_90a -device=cuda:1 -fdtype=bf16 "
-                                  "-famp=f16 -fgrad=x,h -only=f,loss.step -fno-remat -fno-cublas -ftf32 -g "
-                                  "-fno-deterministic -fremat=all -fplace=auto m.tn")
-                          .o;
+    const Options o =
+        good(state, "-target=cpu -arch=sm_80,sm_90a -device=cuda:1 -fdtype=bf16 "
+                    "-famp=f16 -fgrad=x,h -only=f,loss.step -fno-remat -fno-cublas -ftf32 -g "
+                    "-fno-deterministic -fremat=all -fplace=auto m.tn")
+            .o;
     assert_true(o.cpu && !o.cuda && o.target_given);
     assert_int_equal(o.arch.n, 2);
     assert_string_equal(o.arch.at[1], "sm_90a");
@@ -237,7 +238,8 @@ static void each_mode_has_its_options(void **state)
     bad(state, "-MD -run m.tn",
         "-MD does not go with -run; it goes with an executable, -c, -S and -shared");
     bad(state, "-grad -train m.tn d", "-grad does not go with -train; it goes with -run");
-    bad(state, "-python m.tn", "-python does not go with an executable; it goes with -S and -shared");
+    bad(state, "-python m.tn",
+        "-python does not go with an executable; it goes with -S and -shared");
     bad(state, "-c -MF d m.tn", "-MF names the file that -MD writes: give -MD too");
     bad(state, "-train m.tn d -load a.npz -resume b.npz",
         "-load and -resume: choose one; -resume brings the weights too");
