@@ -1,11 +1,13 @@
 /* hook.c: what a function of runtime/kernels does to each element in between: a function of its
- * own, and the structure that holds what it reads.
+ * own, and the structure that holds what it reads. In C it is called for a row:
  *
- *   struct y_hook { const float *slopes; int64_t S; };                            C: a row at a
- * time TN_INLINE void y_score(const void *hook, float *restrict score, float *restrict slope,
+ *   struct y_hook { const float *slopes; int64_t S; };
+ *   TN_INLINE void y_score(const void *hook, float *restrict score, float *restrict slope,
  *                          int64_t b, int64_t h, int64_t i, int64_t first, int64_t n) { .. }
  *
- *   struct y_hook {                                                               CUDA: an element
+ * In CUDA, for an element:
+ *
+ *   struct y_hook {
  *       const float *slopes; int S;
  *       __device__ float score(float s, .., long long j, float *slope) const { .. }
  *   };

@@ -1,20 +1,21 @@
 /* outline.c: attention that is written out becomes the op that keeps no scores in memory.
  *
- *   %s = dot %q, %k                                  [B,H,T,S]
- *   %x = where (ge iota, iota), (mul %s, 0.125), -inf             =>   %y, %lse = attention %q, %k,
- * %v %p = softmax %x                                                        {mode=1, scale=0.125}
- *   %y = dot %p, %v                                  [B,H,T,E]
+ *   %s = dot %q, %k                                     [B,H,T,S]
+ *   %x = where (ge iota, iota), (mul %s, 0.125), -inf
+ *   %p = softmax %x
+ *   %y = dot %p, %v                                     [B,H,T,E]
+ *
+ *   =>  %y, %lse = attention %q, %k, %v {mode=1, scale=0.125}
  *
  * In between may stand any pointwise work on scores, indices and other tensors: it becomes the
  * score hook (outline_score.c, outline_hook.c); and a dropout behind the softmax. What is left
- * alone: scores or weights that somebody else reads, gradients through a tensor of the hook (they
- * would need all scores), types and sizes that there are no functions for, and what is as small as
- * q and k. SPDX-License-Identifier: MIT */
+ * alone: scores or weights that somebody else reads, products that several heads or entries share,
+ * gradients through a tensor of the hook (they would need all scores), types and sizes that there
+ * are no functions for, and what is as small as q and k. SPDX-License-Identifier: MIT */
 #include "passes/outline.h"
 #include "passes/pipeline.h"
 #include "passes/vjp.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +207,17 @@ static bool sizes_fit(Outline *w)
            !(dim_is_const(w->t, size[AXIS_S], &n) && n <= FEW_KEYS);
 }
 
-static bool types_fit(const Outline *w)
+/* The product of q and k is one of each head of each entry. */
+static bool is_product_of_each(const Outline *w)
+{
+    const bool joined = axes_have(&w->of_scores, AXIS_N);
+    for (Axis i = AXIS_B; i <= AXIS_H; i++)
+        if (!joined && !axes_have(&w->of_scores, i) && !dim_is_one(w->t, w->size[i]))
+            return false;
+    return true;
+}
+
+static bool types_fit(Outline *w)
 {
     const Node *dot = node_of(w, w->scores), *root = &w->g->nodes.at[w->root];
     const DType t = info(w, w->v)->dtype;
@@ -217,7 +228,7 @@ static bool types_fit(const Outline *w)
     return operand_axes(w, dot, w->q, &w->of_scores, AXIS_D, AXIS_T, &x) &&
            is_short(w, dot->in[w->q], &x) &&
            operand_axes(w, root, 1 - w->weights, &batch, AXIS_S, AXIS_D, &x) &&
-           is_short(w, w->v, &x);
+           is_short(w, w->v, &x) && axes_agree(w, info(w, w->v), &x);
 }
 
 /* Operand k of the root are the weights. */
@@ -232,8 +243,8 @@ static bool find_one(Outline *w, uint32_t k)
         info(w, root->in[1 - k])->rank != axes.rank || !is_half_or_f32(info(w, w->v)->dtype))
         return false;
     return find_softmax(w, root->in[k], axes, &y, &axes) && through_softmax(w, y, &axes, &z) &&
-           outline_scores(w, z, axes) && find_q(w) && sizes_fit(w) && types_fit(w) &&
-           nobody_else(w);
+           outline_scores(w, z, axes) && find_q(w) && sizes_fit(w) && is_product_of_each(w) &&
+           types_fit(w) && nobody_else(w);
 }
 
 /* --- operands ------------------------------------------------------------------------------------
@@ -323,14 +334,13 @@ static bool same_graph(const Graph *x, const Graph *y)
 }
 
 /* Index + 1 of the hook among the program's graphs. */
-static uint32_t shared_hook(Program *p, const Graph *hook)
+static uint32_t shared_hook(Program *p, Graph *hook)
 {
     for (uint32_t i = 0; i < p->graphs.n; i++)
         if (p->graphs.at[i]->kind == GRAPH_DEF && sym_eq(p->graphs.at[i]->name, hook->name) &&
             p->graphs.at[i]->results.n == 2 && same_graph(p->graphs.at[i], hook))
             return i + 1;
-    Graph *g = (Graph *)(uintptr_t)hook;
-    vec_push(p->cx->perm, &p->graphs, g);
+    vec_push(p->cx->perm, &p->graphs, hook);
     return p->graphs.n;
 }
 

@@ -56,9 +56,15 @@ typedef struct {
     Attention how;        /* bias, captured: see below */
     int32_t bias, factor; /* captured tensors: added to scores, q is multiplied by; or -1 */
     bool divides;         /* q is divided by `factor` */
-    const Graph *made;    /* the hook, or NULL */
+    Graph *made;          /* the hook, or NULL */
     uint32_t reads[ATTENTION_CAPTURES]; /* what its parameters are */
 } Outline;
+
+/** Whether an axis of x counts this. */
+bool axes_have(const Axes *x, Axis axis);
+
+/** Whether the axes of a tensor count as many as elsewhere; sizes that are new are noted. */
+bool axes_agree(Outline *w, const TypeInfo *t, const Axes *axes);
 
 /** What the axes of a view's operand count. False: they cannot be told. */
 bool axes_below(DimTable *t, const Program *p, const Graph *g, const Node *view, Axes of,

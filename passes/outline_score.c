@@ -64,7 +64,7 @@ static void find_dependent(Outline *w, Val z)
 /* --- leaves -------------------------------------------------------------------------------------
  */
 
-static bool spans(const Axes *x, Axis axis)
+bool axes_have(const Axes *x, Axis axis)
 {
     for (uint32_t i = 0; i < x->rank; i++)
         if (x->at[i] == axis)
@@ -134,7 +134,7 @@ static Val operation(Outline *w, const Node *n, Axes axes, bool of_scores)
         in[i] = as_f32(w, in[i], of_scores);
     }
     if (n->op == OP_cast && of_scores && dtype_is_float((DType)node_int(n, ATTR_dtype)))
-        return in[0];
+        return build_cast(&w->hook, in[0], DT_f32);
     return build_again(&w->hook, n, in);
 }
 
@@ -156,7 +156,7 @@ static Val made_of(Outline *w, Val x, Axes axes)
         return w->params[HOOK_S];
     }
     if (!of_scores && !is_free(w, x, &steps) &&
-        (!passes_on(n) || !spans(&axes, AXIS_T) || !spans(&axes, AXIS_S)))
+        (!passes_on(n) || !axes_have(&axes, AXIS_T) || !axes_have(&axes, AXIS_S)))
         return capture(w, x, axes);
     if (op_is_free(n->op))
         return leaf(w, n, axes);
@@ -176,14 +176,24 @@ static bool same_axes(const Axes *x, const Axes *y)
     return same;
 }
 
-/* x at the index that its axes count, or {0, 0}. */
+bool axes_agree(Outline *w, const TypeInfo *t, const Axes *axes)
+{
+    bool agree = true;
+    for (uint32_t i = 0; i < axes->rank; i++) {
+        if ((int)axes->at[i] >= COUNTED)
+            continue;
+        Dim *size = &w->size[axes->at[i]];
+        *size = size->id ? *size : t->shape[i];
+        agree = agree && dim_equal(w->t, *size, t->shape[i]) == YES;
+    }
+    return agree;
+}
+
+/* x at the index that its axes count, or {0, 0}: also where one axis is cut into heads in two ways. */
 static Val value(Outline *w, Val x, Axes axes)
 {
-    const TypeInfo *t = val_info(w->p, w->g, x);
-    for (uint32_t i = 0; i < axes.rank; i++) {
-        if ((int)axes.at[i] < COUNTED && !w->size[axes.at[i]].id)
-            w->size[axes.at[i]] = t->shape[i];
-    }
+    if (!axes_agree(w, val_info(w->p, w->g, x), &axes))
+        return (Val){0, 0};
     for (uint32_t i = 0; i < w->memo.n; i++)
         if (val_eq(w->memo.at[i].node, x) && same_axes(&w->memo.at[i].axes, &axes))
             return w->memo.at[i].made;
