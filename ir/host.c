@@ -13,13 +13,6 @@ static const char *bad(const Verify *v, uint32_t step, const char *what)
                         sym_text(v->m->p->cx->names, v->h->name), step, what);
 }
 
-static uint32_t root_of(const HostProgram *h, uint32_t buf)
-{
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return buf;
-}
-
 static bool valid(const Verify *v, uint32_t buf)
 {
     return buf > 0 && buf < v->h->buffers.n;
@@ -27,12 +20,12 @@ static bool valid(const Verify *v, uint32_t buf)
 
 static bool readable(const Verify *v, uint32_t buf)
 {
-    return v->written[root_of(v->h, buf)];
+    return v->written[host_root(v->h, buf)];
 }
 
 static void write_to(Verify *v, uint32_t buf)
 {
-    v->written[root_of(v->h, buf)] = true;
+    v->written[host_root(v->h, buf)] = true;
 }
 
 static const char *verify_launch(Verify *v, uint32_t i, const Step *s)

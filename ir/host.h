@@ -129,6 +129,14 @@ static inline bool host_on_cuda(const HostModel *m, Place place)
     return place == PLACE_D0 ? m->cuda : place != PLACE_HOST;
 }
 
+/** The whole buffer that a piece lies in; of a whole one itself. */
+static inline uint32_t host_root(const HostProgram *h, uint32_t buf)
+{
+    while (h->buffers.at[buf].of)
+        buf = h->buffers.at[buf].of;
+    return buf;
+}
+
 /** Number of a place in `places`. */
 static inline uint32_t host_place(const HostModel *m, Place place)
 {

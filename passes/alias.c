@@ -117,13 +117,6 @@ static void check_loaded(InPlace *w)
 /* --- different views of one buffer
  * -------------------------------------------------------------------- */
 
-static uint32_t root_buffer(const Lower *l, uint32_t buf)
-{
-    while (l->h->buffers.at[buf].of)
-        buf = l->h->buffers.at[buf].of;
-    return buf;
-}
-
 static Dim param_numel(const KBuild *b, uint32_t i)
 {
     const KParam *q = &b->k->params.at[i];
@@ -168,9 +161,9 @@ static bool apart(const KBuild *b, uint32_t i, uint32_t j)
 
 static bool clashes(KBuild *b, uint32_t i)
 {
-    uint32_t root = root_buffer(b->l, b->operands.at[i].buf);
+    uint32_t root = host_root(b->l->h, b->operands.at[i].buf);
     for (uint32_t j = 0; j < b->k->params.n; j++)
-        if (j != i && root_buffer(b->l, b->operands.at[j].buf) == root && !apart(b, i, j))
+        if (j != i && host_root(b->l->h, b->operands.at[j].buf) == root && !apart(b, i, j))
             return true;
     return false;
 }

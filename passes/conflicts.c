@@ -2,13 +2,6 @@
  * the plan. SPDX-License-Identifier: MIT */
 #include "passes/lower_internal.h"
 
-static uint32_t root_of(const HostProgram *h, uint32_t buf)
-{
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return buf;
-}
-
 typedef struct {
     HostProgram *h;
     bool *seen;
@@ -19,7 +12,7 @@ static void touch(Live *w, uint32_t buf)
 {
     if (!buf)
         return;
-    uint32_t root = root_of(w->h, buf);
+    uint32_t root = host_root(w->h, buf);
     Buffer *b = &w->h->buffers.at[root];
     if (!w->seen[root])
         b->first = w->step;
@@ -98,7 +91,7 @@ static void join_pairs(HostProgram *h)
         const Step *s = &h->steps.at[i];
         if (s->kind != STEP_SWAP)
             continue;
-        Buffer *a = &h->buffers.at[root_of(h, s->dst)], *b = &h->buffers.at[root_of(h, s->src)];
+        Buffer *a = &h->buffers.at[host_root(h, s->dst)], *b = &h->buffers.at[host_root(h, s->src)];
         a->first = b->first = a->first < b->first ? a->first : b->first;
         a->last = b->last = a->last > b->last ? a->last : b->last;
     }

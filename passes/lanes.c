@@ -36,13 +36,6 @@ typedef struct {
 
 /* --- units ------------------------------------------------------------------------------------ */
 
-static uint32_t root_of(const HostProgram *h, uint32_t buf)
-{
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return buf;
-}
-
 /* Whether it copies from one device to another. */
 static bool crosses(const HostProgram *h, const Step *s)
 {
@@ -113,7 +106,7 @@ static void touch(Lanes *w, uint32_t unit, uint32_t buf, bool write)
 {
     if (!buf)
         return;
-    const uint32_t root = root_of(w->h, buf);
+    const uint32_t root = host_root(w->h, buf);
     depend(w, unit, w->writer[root]);
     if (!write) {
         vec_push(w->a, &w->readers[root], unit);

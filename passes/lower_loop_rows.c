@@ -22,20 +22,13 @@ typedef struct {
     Dim *pitch;    /* of these */
 } Rows;
 
-static uint32_t root_of(const HostProgram *h, uint32_t buf)
-{
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return buf;
-}
-
 /* Nobody else has it: what the caller gives or the state is may be there twice. */
 static bool note_written(Rows *w, uint32_t buf)
 {
     if (!buf)
         return true;
-    const Buffer *b = &w->h->buffers.at[root_of(w->h, buf)];
-    w->written[root_of(w->h, buf)] = true;
+    const Buffer *b = &w->h->buffers.at[host_root(w->h, buf)];
+    w->written[host_root(w->h, buf)] = true;
     return b->kind == BUF_TEMP || b->kind == BUF_TAPE || b->kind == BUF_RESULT;
 }
 
@@ -92,7 +85,7 @@ static bool gemm_rows(Rows *w, const Step *s)
     const DType type = w->h->buffers.at[s->a.buf].dtype;
     return dim_is_one(t, s->batch[0]) && dim_is_one(t, s->batch[1]) && dim_same(s->m, w->rows) &&
            (type == DT_f32 || type == DT_f64) && w->h->buffers.at[s->c.buf].dtype == type &&
-           !w->written[root_of(w->h, s->b.buf)] && dim_is_one(t, s->a.cols) &&
+           !w->written[host_root(w->h, s->b.buf)] && dim_is_one(t, s->a.cols) &&
            dim_is_one(t, s->c.cols) && access_rows(w, s->a.buf, s->a.offset, s->a.rows, s->k) &&
            access_rows(w, s->c.buf, s->c.offset, s->c.rows, s->n);
 }
@@ -115,7 +108,7 @@ static bool stores_rows(const Rows *w, const Step *s, const KBlock *b, Dim row)
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *q = &b->at[i];
         if (q->kind == KS_CALL ||
-            (q->kind == KS_STORE && w->written[root_of(w->h, s->operands.at[q->param].buf)] &&
+            (q->kind == KS_STORE && w->written[host_root(w->h, s->operands.at[q->param].buf)] &&
              !dim_same(q->at[0], row)) ||
             !stores_rows(w, s, &q->body, row))
             return false;
@@ -134,7 +127,7 @@ static bool launch_rows(Rows *w, const Step *s)
     const Dim row = dim_of(t, grid->axis);
     for (uint32_t i = 0; i < s->operands.n; i++) {
         const KParam *p = &k->params.at[i];
-        if (!w->written[root_of(w->h, s->operands.at[i].buf)])
+        if (!w->written[host_root(w->h, s->operands.at[i].buf)])
             continue;
         if (!p->rank || !dim_same(p->shape[0], w->rows) ||
             !access_rows(w, s->operands.at[i].buf, s->operands.at[i].offset, p->stride[0],
@@ -143,7 +136,7 @@ static bool launch_rows(Rows *w, const Step *s)
     }
     for (uint32_t e = 1; e < k->exprs.n; e++) {
         const KExprInfo *x = &k->exprs.at[e];
-        if (x->kind == KE_LOAD && w->written[root_of(w->h, s->operands.at[x->param].buf)] &&
+        if (x->kind == KE_LOAD && w->written[host_root(w->h, s->operands.at[x->param].buf)] &&
             !dim_same(x->at[0], row))
             return false;
     }
@@ -166,7 +159,7 @@ static bool pairs_match(const Rows *w)
     for (uint32_t i = w->from + 1; i < w->to; i++) {
         const Step *s = &w->h->steps.at[i];
         if (s->kind == STEP_SWAP &&
-            !dim_same(w->pitch[root_of(w->h, s->dst)], w->pitch[root_of(w->h, s->src)]))
+            !dim_same(w->pitch[host_root(w->h, s->dst)], w->pitch[host_root(w->h, s->src)]))
             return false;
     }
     return true;

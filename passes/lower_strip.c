@@ -62,13 +62,6 @@ static bool steps_fit(Strips *w)
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-static uint32_t root_of(const HostProgram *h, uint32_t buf)
-{
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return buf;
-}
-
 typedef struct {
     uint32_t buf[64];
     bool write[64], inout[64];
@@ -83,7 +76,7 @@ static void use(const HostProgram *h, Uses *u, uint32_t buf, KMode mode)
     u->full |= u->n == 64;
     if (u->full)
         return;
-    u->buf[u->n] = root_of(h, buf);
+    u->buf[u->n] = host_root(h, buf);
     u->inout[u->n] = mode == K_INOUT;
     u->write[u->n++] = mode != K_IN;
 }
@@ -166,7 +159,7 @@ static void mark_uses(const Strips *w)
             b->strip = inside ? strip + 1 : 0;
         }
         for (uint32_t k = 0; u.full && k < h->steps.at[i].operands.n; k++)
-            w->in_use[root_of(h, h->steps.at[i].operands.at[k].buf)] = true;
+            w->in_use[host_root(h, h->steps.at[i].operands.at[k].buf)] = true;
     }
 }
 
@@ -176,9 +169,9 @@ static void drop_memory(const Strips *w)
     HostProgram *h = w->h;
     for (uint32_t i = 1; i < h->buffers.n; i++)
         if (h->buffers.at[i].of)
-            w->in_use[root_of(h, i)] = true;
+            w->in_use[host_root(h, i)] = true;
     for (uint32_t i = 0; i < h->tape.n; i++)
-        w->in_use[root_of(h, h->tape.at[i])] = true;
+        w->in_use[host_root(h, h->tape.at[i])] = true;
     mark_uses(w);
     uint32_t *dropped = arena_array(w->l->a, uint32_t, h->strips.n + 1); /* of each strip */
     for (uint32_t i = 1; i < h->buffers.n; i++) {
@@ -191,7 +184,7 @@ static void drop_memory(const Strips *w)
         /* a product adds to what is there: its result is not new in each block */
         bool good = b->kind == BUF_TEMP && !w->in_use[i] && row_major_rows(&of, b);
         for (uint32_t k = s->first; k < s->first + s->n && good && s->depth; k++)
-            good = h->steps.at[k].kind != STEP_GEMM || root_of(h, h->steps.at[k].c.buf) != i;
+            good = h->steps.at[k].kind != STEP_GEMM || host_root(h, h->steps.at[k].c.buf) != i;
         if (good && dropped[b->strip] < STRIP_MAX_BUFFERS)
             dropped[b->strip]++;
         else

@@ -167,13 +167,6 @@ static void add_store(Tile *w, uint32_t param, KExpr value, const Dim *at)
 /* --- what follows it -----------------------------------------------------------------------------
  */
 
-static uint32_t whole_buffer(const Lower *l, uint32_t buf)
-{
-    while (l->h->buffers.at[buf].of)
-        buf = l->h->buffers.at[buf].of;
-    return buf;
-}
-
 /* The group has an element for each result, and is made of that result where it reads c. */
 static bool add_group(Tile *w, const FuseGroup *grp)
 {
@@ -200,7 +193,7 @@ static bool reads_around(const Tile *w)
     const Lower *l = w->l;
     for (uint32_t i = 0; i < w->b->k->params.n; i++)
         if (w->b->k->params.at[i].mode == K_IN &&
-            whole_buffer(l, w->b->operands.at[i].buf) == whole_buffer(l, w->b->own.buf))
+            host_root(l->h, w->b->operands.at[i].buf) == host_root(l->h, w->b->own.buf))
             return true;
     return false;
 }

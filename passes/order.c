@@ -15,10 +15,7 @@ typedef struct {
 
 static uint64_t *needed(const Want *w, uint32_t buf)
 {
-    const HostProgram *h = w->l->h;
-    while (h->buffers.at[buf].of)
-        buf = h->buffers.at[buf].of;
-    return &w->needed[buf];
+    return &w->needed[host_root(w->l->h, buf)];
 }
 
 /* Calls f for each buffer that the step reads or writes. */
