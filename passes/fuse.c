@@ -75,8 +75,8 @@ static void cone_sources(Fuser *f, uint32_t id, uint32_t top, Nodes *sources)
 }
 
 /* Readers of a value through views; how often they read it, all together, where one that reads half
- * of it counts half (the gates of an LSTM: four readers of a quarter each); and the bytes of `sources`
- * that they would read in its place. */
+ * of it counts half (the gates of an LSTM: four readers of a quarter each); and the bytes of
+ * `sources` that they would read in its place. */
 typedef struct {
     uint32_t n;
     double reads, extra;
