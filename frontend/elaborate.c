@@ -304,6 +304,59 @@ static void explain_exports(Elab *e, Diag *d)
     }
 }
 
+static const Fn *exported_method(Elab *e, const char *name, size_t n)
+{
+    for (uint32_t i = 0; i < e->root->members.n; i++) {
+        const Member *mem = &e->root->members.at[i];
+        const char *text = sym(e, mem->name);
+        if (mem->kind == MEMBER_fn && strlen(text) == n && !memcmp(text, name, n) &&
+            is_exported(e, mem->value.fn))
+            return mem->value.fn;
+    }
+    return NULL;
+}
+
+static bool is_trained(const Model *m, const Fn *fn)
+{
+    for (uint32_t i = 0; i < m->trains.n; i++)
+        if (m->trains.at[i].method == fn)
+            return true;
+    return false;
+}
+
+/* In C all that a model has is called MODEL_NAME. */
+static void check_c_name(Model *m, const Fn *fn)
+{
+    Elab *e = m->e;
+    static const char *const own[] = {"create", "destroy", "desc", "init", "model"};
+    static const struct {
+        const char *text;
+        bool step;
+    } ends[] = {{"_train", false},
+                {"_backward", false},
+                {"_grad", false},
+                {"_step", true},
+                {"_update", true}};
+    const char *name = sym(e, fn->name);
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (!strcmp(name, own[i]))
+            elab_error(e, DIAG_duplicate_name, fn->ast->name.at,
+                       "an exported method cannot be called '%s': every model has one in C", name);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        const size_t end = strlen(ends[i].text);
+        const Fn *of = n > end && !strcmp(name + n - end, ends[i].text)
+                           ? exported_method(e, name, n - end)
+                           : NULL;
+        if (!of || (ends[i].step && !is_trained(m, of)))
+            continue;
+        Diag *d = elab_error(e, DIAG_duplicate_name, fn->ast->name.at,
+                             "'%s' is what %s '%s' is called in C", name,
+                             ends[i].step ? "training" : "the derivative of", sym(e, of->name));
+        elab_note(e, d, of->ast->name.at, "declared here");
+    }
+}
+
 static void trace_methods(Model *m)
 {
     Elab *e = m->e;
@@ -320,6 +373,7 @@ static void trace_methods(Model *m)
             continue;
         }
         n++;
+        check_c_name(m, fn);
         for (uint32_t absent = 0; absent < 1u << optional_count(fn); absent++) {
             if (!trace_method(m, fn, GRAPH_METHOD, absent, false))
                 break; /* training would repeat the messages */
