@@ -16,6 +16,7 @@ $TENON_LIBRARY, else beside this file, else where the compiler found it, else on
 One model is for one thread at a time. bf16 is numpy.uint16, or ml_dtypes.bfloat16.
 """
 import collections
+import copy
 import ctypes
 import json
 import os
@@ -78,12 +79,11 @@ def _runtime():
 
 
 _tn = _runtime()
-_own = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), "@LIBRARY@"))
+_own = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), @LIBRARY@))
 for _name in ("tn_last_error", "tn_model_program_name", "tn_model_number_name"):
     getattr(_tn, _name).restype = ctypes.c_char_p
 _tn.tn_stream_default.restype = ctypes.c_void_p
 _tn.tn_stream_default.argtypes = [ctypes.c_void_p, _Device]
-_tn.tn_model_device.restype = _Device
 _own.@MODEL@_model.restype = ctypes.c_void_p
 
 
@@ -99,37 +99,40 @@ def _describe(array, name):
     return _Tensor(array.ctypes.data, _Device(1, 0), array.ndim, _DType(code, bits, 1), shape, None, 0)
 
 
-def _dtype_of(array):
-    if array.dtype.name == "bfloat16":
+def _dtype_of(array, want):
+    """The name of its dtype, or None; what is kept in bf16 may come as bits."""
+    if not array.dtype.isnative:
+        return None
+    if array.dtype.name == "bfloat16" or (want == "bf16" and array.dtype.name == _CODES[want][0]):
         return "bf16"
-    for name, (known, *_) in _CODES.items():
-        if array.dtype.name == known and name != "bf16":
-            return name
-    return None
+    return next((name for name, (known, *_) in _CODES.items() if array.dtype.name == known and name != "bf16"), None)
 
 
 def _given(value, name, argument):
     """An argument as a contiguous array, and its dtype's name."""
-    want = _CODES[name][0]
-    array = value if hasattr(value, "__array__") else numpy.array(value, dtype=want)
-    array = numpy.asarray(array)
-    got = "bf16" if name == "bf16" and array.dtype.name == want else _dtype_of(array)
+    array = numpy.asarray(value)
+    if not hasattr(value, "__array__") and name != "bf16" and \
+            (array.dtype.kind != "f" or _CODES[name][1] == 2 or not array.size):  # nothing behind the point is lost
+        array = numpy.asarray(value, dtype=_CODES[name][0])
+    got = _dtype_of(array, name)
     if got is None:
         raise TypeError(f"{argument}: {name} is wanted, not {array.dtype}")
     return (array if array.flags.c_contiguous else array.copy()), got
 
 
 class _Program:
-    """A method, its derivative or its step."""
+    """A method, its derivative or its step; bound to a model where it is taken from one."""
 
-    def __init__(self, model, number, name):
-        args = (_Argument * 256)()
-        n = _tn.tn_program_args(model._handle, number, args, 256)
-        self._model, self.number, self.__name__ = model, number, name
+    def __init__(self, handle, number, name, methods):
+        n = _tn.tn_program_args(handle, number, None, 0)
+        args = (_Argument * max(n, 1))()
+        _tn.tn_program_args(handle, number, args, n)
+        self._model, self.number, self.__name__ = None, number, name
         self.arguments = [a for a in args[:n] if not a.is_result]
         self.results = [a for a in args[:n] if a.is_result]
         self.names = [a.name.decode() for a in self.arguments]
-        self.takes_tape, self.makes_tape = name.endswith("_backward"), name.endswith("_train")
+        self.takes_tape = name.endswith("_backward") and name[:-9] in methods
+        self.makes_tape = name.endswith("_train") and name[:-6] in methods
         names = [a.name.decode() for a in self.results]
         self._tuple = collections.namedtuple("results", names, rename=True)
 
@@ -137,6 +140,11 @@ class _Program:
         def text(a):
             return f"{a.name.decode()}: {_DTYPES[a.dtype]}[{', '.join('_' * a.rank)}]"
         return f"{self.__name__}({', '.join(map(text, self.arguments))}) -> {', '.join(map(text, self.results))}"
+
+    def bound(self, model):
+        one = copy.copy(self)
+        one._model = model
+        return one
 
     def run(self, given, tape=None):
         keep, tensors, by_name = [], [], {}
@@ -157,7 +165,7 @@ class _Program:
             tensors.append(by_name[a.name.decode()][0] if a.inout else _Tensor(device=_Device(1, 0)))
         pointers = (ctypes.POINTER(_Tensor) * max(len(tensors), 1))(
             *[ctypes.pointer(t) if t is not None else None for t in tensors])
-        handle = ctypes.c_void_p(tape)
+        handle = ctypes.c_void_p(tape.take() if tape else None)
         ours = ctypes.byref(handle) if self.takes_tape or self.makes_tape else None
         _check(_tn.tn_call(self._model._handle, None, self.number, pointers, len(tensors), ours))
         out = []
@@ -181,7 +189,7 @@ class _Program:
         if self.takes_tape:
             if not args or not isinstance(args[0], _Tape):
                 raise TypeError(f"{self.__name__}: the first argument is the tape of {self.__name__[:-9]}_train")
-            tape, args = args[0].take(), args[1:]
+            tape, args = args[0], args[1:]
         if len(args) > len(self.names):
             raise TypeError(f"{self.__name__} takes {len(self.names)} arguments, not {len(args)}")
         given = dict(zip(self.names, args))
@@ -227,10 +235,10 @@ class Model:
         _check(_own.@MODEL@_create(self._context, ctypes.byref(mo), ctypes.byref(self._own)))
         self._handle = ctypes.c_void_p(_own.@MODEL@_model(self._own))
         self._programs = {}
-        for i in range(_tn.tn_model_program_count(self._handle)):
-            name = _tn.tn_model_program_name(self._handle, i).decode()
+        names = [_tn.tn_model_program_name(self._handle, i).decode() for i in range(_tn.tn_model_program_count(self._handle))]
+        for i, name in enumerate(names):
             if name != "init":
-                self._programs[name] = _Program(self, i, name)
+                self._programs[name] = _Program(self._handle, i, name, names)
 
     def __del__(self):
         self._handle = None
@@ -241,13 +249,13 @@ class Model:
 
     def __getattr__(self, name):
         try:
-            return self.__dict__["_programs"][name]
+            return self.__dict__["_programs"][name].bound(self)
         except KeyError:
             raise AttributeError(f"@MODEL@ has no method '{name}'") from None
 
     def __getitem__(self, name):
         """A method by name, also one whose name is that of something here: m["load"]."""
-        return self._programs[name]
+        return self._programs[name].bound(self)
 
     def __dir__(self):
         return [*super().__dir__(), *self._programs]
@@ -317,8 +325,7 @@ class Model:
                 continue
             now, dtype = self._read(entries[name].tensor)
             array = numpy.asarray(array)
-            if array.shape != now.shape or array.dtype.itemsize != now.dtype.itemsize or \
-                    (_dtype_of(array) != dtype and dtype != "bf16"):
+            if array.shape != now.shape or _dtype_of(array, dtype) != dtype:
                 wrong.append(f"'{name}' is {dtype}{list(now.shape)}, not {array.dtype}{list(array.shape)}")
             fits.append((entries[name], array if array.flags.c_contiguous else array.copy(), dtype))
         if wrong:

@@ -6,13 +6,7 @@
 
 #include <string.h>
 
-/* Text inside a comment string of Python's: nothing in it may end or escape. */
-static void put_plain(StrBuf *out, const char *text)
-{
-    for (const char *s = text; *s; s++)
-        sb_putc(out, *s == '"' || *s == '\\' || (unsigned char)*s < ' ' ? '_' : *s);
-}
-
+/* A string of Python, also within a comment string: nothing in it ends that. */
 static void put_string(StrBuf *out, const char *text)
 {
     sb_putc(out, '"');
@@ -36,9 +30,9 @@ static bool put_named(const HostModel *m, const char *word, size_t n, const char
     if (n == 5 && !memcmp(word, "MODEL", n))
         sb_puts(out, model_prefix(a, m));
     else if (n == 7 && !memcmp(word, "LIBRARY", n))
-        put_plain(out, library);
+        put_string(out, library);
     else if (n == 6 && !memcmp(word, "SOURCE", n))
-        put_plain(out, model_source(a, m));
+        put_string(out, model_source(a, m));
     else if (n == 7 && !memcmp(word, "VERSION", n))
         sb_puts(out, TENON_VERSION);
     else if (n == 7 && !memcmp(word, "RUNTIME", n) && runtime)

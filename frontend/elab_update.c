@@ -405,8 +405,9 @@ static Val keep_unreached(const Update *u, const Segment *seg, const bool *reach
     return join_segment(e, seg, parts, type_at(e, new_v)->dtype);
 }
 
-/* The average of a segment moves to where its train wants it, now that the parameters have moved. */
-static bool follow(const Update *u, const Segment *seg, uint32_t k, Val p)
+/* The average of a segment moves to where its train wants it, now that the parameters have moved:
+ * of all of them, since what the loss does not reach may have come from a file. */
+static bool follow(const Update *u, const Segment *seg, Val p)
 {
     Elab *e = u->e;
     const Value *f = &u->t->average;
@@ -432,7 +433,7 @@ static bool follow(const Update *u, const Segment *seg, uint32_t k, Val p)
                    "an average is a value for each element of a parameter, of that element alone");
         return false;
     }
-    commit(u, slot, keep_unreached(u, seg, u->reached[k], build_cast(&e->b, fresh, seg->dtype), old));
+    commit(u, slot, build_cast(&e->b, fresh, seg->dtype));
     return true;
 }
 
@@ -446,11 +447,12 @@ static bool step_whole(const Update *u, const Segment *seg, uint32_t k, Fn *step
     uint32_t from = e->b.g->nodes.n;
     if (!call_step(u, step, moments, old, p, u->grads[k], &new_p) || !all_pointwise(e->b.g, from))
         return false;
-    commit(u, seg->slot, keep_unreached(u, seg, u->reached[k], new_p, p));
+    new_p = keep_unreached(u, seg, u->reached[k], new_p, p);
+    commit(u, seg->slot, new_p);
     for (uint32_t i = 0; i < moments->n; i++)
         commit(u, moments->at[i].slot,
                keep_unreached(u, seg, u->reached[k], moments->at[i].state->now, old[i]));
-    return follow(u, seg, k, new_p);
+    return follow(u, seg, new_p);
 }
 
 static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step, Moments *moments)
@@ -481,7 +483,7 @@ static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step,
         DType t = type_info(e->p, e->p->slots.at[slot].type)->dtype;
         commit(u, slot, join_segment(e, moments->at[j].layout, new_m[j], t));
     }
-    return follow(u, seg, k, joined);
+    return follow(u, seg, joined);
 }
 
 static bool step_segment(const Update *u, uint32_t k, int group)

@@ -15,12 +15,17 @@ import optim
 
 module Net(width = 3) {
     lin = nn.Linear(4, width)
+    spare = nn.Linear(4, 2)
     buffer calls: i64[] = 0
+    buffer kept: bf16[2] = zeros as none
     fn forward(x: [B, 4], bias: [width] = zeros) -> (y: [B, width], total: []) {
         y = lin(x) + bias
         total = y.sum()
     }
     fn loss(x: [B, 4], target: [B, width]) -> (loss: []) { return mse_loss(lin(x), target) }
+    fn spared(x: [B, 4]) -> (y: [B, 2]) { return functional_call(spare, averages(spare), x) }
+    fn pre_train(x: [B]) -> (y: [B]) { return x + kept.to(f32).sum() }
+    fn look_backward(x: [B]) -> (y: [B]) { return 3 * x }
     fn halves(x: f16[B]) -> (y: bf16[B], n: i64[]) { return x.to(bf16), x.numel }
     fn count(x: i64[B], seen: i64[B]) -> (seen) {
         seen = seen + x
@@ -30,11 +35,11 @@ module Net(width = 3) {
     fn pick(x: [B], i: i64[N]) -> (y: [N]) { return x[i] }
 }
 model net = Net()
-train net.loss with optim.SGD(lr = 0.1)
+train net.loss with optim.SGD(lr = 0.1) { average = optim.ema() }
 """
 
 PROGRAM = """
-import os, sys
+import gc, os, sys, weakref
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 import net
@@ -70,12 +75,17 @@ check(np.allclose(dx, np.ones_like(y) @ w, atol=1e-6), "the gradient of x")
 check(np.allclose(m.gradients()["lin.weight"], np.ones_like(y).T @ x, atol=1e-6), "that of the weight")
 m.zero_grad()
 check(not m.gradients()["lin.weight"].any(), "zero_grad")
-raises(net.Error, "once", m.forward_backward, tape, np.ones_like(y))
+raises(net.Error, "once", m.forward_backward, tape, np.ones_like(y), 0)
+_, tape = m.forward_train(x)
+raises(TypeError, "'d_z' is unknown", m.forward_backward, tape, d_z=0)
+check(np.allclose(m.forward_backward(tape, np.ones_like(y), 0)[0], dx), "a tape outlives a mistake")
 target = np.zeros((2, 3), np.float32)
+m.set_state({"spare.weight": np.full((2, 4), 7, np.float32), "spare.bias": np.zeros(2, np.float32)})
 first = float(m.loss_step(x, target))
 for _ in range(20):
     last = float(m.loss_step(x, target))
 check(last < 0.5 * first and m.numbers()["loss.t"] == 21, f"training: {first} {last}")
+check(np.allclose(m.spared(x), 7 * x.sum(1, keepdims=True)), "the average of what the loss does not reach")
 m.set_number("loss.lr", 0.0)
 check(float(m.loss_step(x, target)) == float(m.loss_step(x, target)), "no learning rate")
 h = np.array([0.5, -2.0], np.float16)
@@ -86,6 +96,12 @@ got = m.count(np.array([1, 2, 3]), seen)
 check(got is seen and list(seen) == [1, 2, 3] and m.state()["calls"] == 1, "updated in place")
 raises(TypeError, "updated in place", m.count, np.array([1, 2]), [0, 0])
 check(list(m["load"](np.ones(2, np.float32))) == [2, 2], "a method named like one of the module's")
+check(list(m.pre_train(x[0])) == list(x[0]) and list(m.look_backward(x[0])) == list(3 * x[0]), "methods named like derivatives")
+m.set_state({"kept": np.array([0x3F80, 0x4000], np.uint16)})
+check(list(m.pre_train([1, 2])) == [4, 5], "bits of bf16, lists of numbers")
+raises(net.Error, "'kept' is bf16[2], not float16[2]", m.set_state, {"kept": np.ones(2, np.float16)})
+raises(net.Error, "f64", m.pick, x[0], [0.5])
+raises(TypeError, "f32 is wanted", m.pick, x[0].astype(">f4"), [0])
 os.chdir(sys.argv[1])
 for name in ("s.safetensors", "s.npz"):
     m.save(name)
@@ -104,6 +120,10 @@ raises(net.Error, "index 7 is out of range", m.pick, x[0], np.array([0, 7]))
 raises(ValueError, "a device is", net.Model, device="gpu")
 raises(AttributeError, "no method 'forwards'", lambda: m.forwards)
 check("forward(x: f32[_, _], bias: f32[_])" in m.programs(), m.programs())
+gc.disable()
+gone = weakref.ref(other)
+del other
+check(gone() is None, "a model that nobody has ends at once")
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)
 """
