@@ -70,8 +70,7 @@ tn_status tn__gpu_heap_open(tn__gpu *g)
                                     .mark = heap_mark,
                                     .passed = heap_passed,
                                     .drop = heap_drop};
-    const char *plain = getenv("TENON_NO_CACHE"); /* for tools that watch memory */
-    g->heap = tn__heap_new(&device, plain && *plain && strcmp(plain, "0") != 0);
+    g->heap = tn__heap_new(&device, tn__no_cache());
     return g->heap ? TN_OK : tn__fail(TN_MEMORY, "no memory for a device");
 }
 

@@ -13,11 +13,16 @@ enum {
     KEPT_TURNS = 64       /* that a block waits: blocks that were taken or freed */
 };
 
+bool tn__no_cache(void)
+{
+    const char *plain = getenv("TENON_NO_CACHE");
+    return plain && *plain && strcmp(plain, "0") != 0;
+}
+
 void tn__kept_open(tn_context *ctx)
 {
     pthread_mutex_init(&ctx->kept.lock, NULL);
-    const char *plain = getenv("TENON_NO_CACHE"); /* for tools that watch memory */
-    ctx->kept.off = plain && *plain && strcmp(plain, "0") != 0;
+    ctx->kept.off = tn__no_cache();
 #if defined __SANITIZE_ADDRESS__
     ctx->kept.off = true;
 #endif

@@ -78,7 +78,9 @@ static tn__memory memory_of(tn_context *ctx, DLDevice device)
     if (!d->ops->host)
         return tn__cuda_memory(d);
     const size_t now = atomic_load(&ctx->bytes), peak = atomic_load(&ctx->peak);
-    return (tn__memory){now, peak, now + tn__kept_bytes(ctx), peak};
+    const size_t reserved =
+        now + tn__kept_bytes(ctx); /* more than the peak only if that was reset */
+    return (tn__memory){now, peak, reserved, reserved > peak ? reserved : peak};
 }
 
 size_t tn_memory_allocated(tn_context *ctx, DLDevice device)

@@ -61,6 +61,8 @@ void *tn__kept_take(tn_context *ctx, size_t bytes);
 void tn__kept_put(tn_context *ctx, void *block, size_t bytes);
 void tn__kept_release(tn_context *ctx);
 size_t tn__kept_bytes(tn_context *ctx);
+/** TENON_NO_CACHE: freed memory of any device goes back, for tools that watch memory. */
+bool tn__no_cache(void);
 
 /* A loop of a program: what changes with its symbol. */
 typedef struct {

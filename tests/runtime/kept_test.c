@@ -91,10 +91,26 @@ static void test_small(void **state)
 static void test_old(void **state)
 {
     tn_context *ctx = *state;
-    tn__free(ctx, block(ctx, 16 * MIB));
-    for (int i = 0; i < 40; i++)
+    char *large = block(ctx, 16 * MIB), *small = block(ctx, 2 * MIB);
+    tn__free(ctx, large);
+    tn__free(ctx, small);
+    for (int i = 0; i < 20; i++)
         tn__free(ctx, block(ctx, 2 * MIB));
-    assert_true(kept(ctx) < 3 * MIB); /* the large one is gone, the small one in use */
+    assert_true(kept(ctx) > 18 * MIB); /* there is room for both */
+    for (int i = 0; i < 20; i++)
+        tn__free(ctx, block(ctx, 2 * MIB));
+    assert_true(kept(ctx) < 3 * MIB); /* nobody wanted the large one */
+}
+
+/* What is kept is part of what is there, when the peaks begin anew, too. */
+static void test_peaks(void **state)
+{
+    tn_context *ctx = *state;
+    tn__free(ctx, block(ctx, 8 * MIB));
+    tn_memory_reset_peak(ctx, cpu);
+    assert_int_equal(tn_memory_max_allocated(ctx, cpu), 0);
+    assert_true(tn_memory_reserved(ctx, cpu) > 8 * MIB);
+    assert_int_equal(tn_memory_max_reserved(ctx, cpu), tn_memory_reserved(ctx, cpu));
 }
 
 static void test_many(void **state)
@@ -125,6 +141,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_more_than_ever, begin, end),
         cmocka_unit_test_setup_teardown(test_small, begin, end),
         cmocka_unit_test_setup_teardown(test_old, begin, end),
+        cmocka_unit_test_setup_teardown(test_peaks, begin, end),
         cmocka_unit_test_setup_teardown(test_many, begin, end),
         cmocka_unit_test_setup_teardown(test_not_wanted, begin, end),
     };
