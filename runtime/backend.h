@@ -60,10 +60,10 @@ typedef struct tn__backend {
     tn_status (*gemm)(Call *c, int step);
     /* The steps of a strip, and the memory that it needs for its blocks. NULL: has none. */
     tn_status (*strip)(Call *c, int strip);
-    /* A loop that has rows, by rows; done: it did so. NULL: it never does. */
-    tn_status (*rows)(Call *c, const tn__loop *l, bool *done);
     size_t (*strip_bytes)(const tn__device *d, const tn_program *p, const tn__plan *plan,
                           int strip);
+    /* A loop that has rows, by rows; done: it did so. NULL: it never does. */
+    tn_status (*rows)(Call *c, const tn__loop *l, bool *done);
     /* A guard over an architecture (80: sm_80) or a library. */
     bool (*arch)(tn__device *d, int64_t arch);
     bool (*has)(tn__device *d, int64_t library);

@@ -119,6 +119,18 @@ tn_cpu_kernel *tn__cpu_code(const tn_kernel *k, int level)
     return level >= 4 && k->widest ? k->widest : level >= 3 && k->fast ? k->fast : k->cpu;
 }
 
+bool tn__cpu_arguments(const Call *c, const tn_step *s, void **p, int64_t *n)
+{
+    if (s->nops > TN_MAX_OPERANDS - 1 || s->nints > TN_MAX_SIZES)
+        return false;
+    for (int i = 0; i < s->nops; i++)
+        p[i] = tn__operand(c, s->operands + i);
+    p[s->nops] = c->m->error;
+    for (int i = 0; i < s->nints; i++)
+        n[i] = c->plan->dims[c->p->lists[s->ints + i]];
+    return true;
+}
+
 static tn_status cpu_launch(Call *c, int step)
 {
     const tn_step *s = &c->p->steps[step];
@@ -128,13 +140,8 @@ static tn_status cpu_launch(Call *c, int step)
                         k->name);
     void *p[TN_MAX_OPERANDS];
     int64_t n[TN_MAX_SIZES];
-    if (s->nops > TN_MAX_OPERANDS - 1 || s->nints > TN_MAX_SIZES)
+    if (!tn__cpu_arguments(c, s, p, n))
         return tn__fail(TN_ABI, "%s: kernel %s has too many parameters", c->p->name, k->name);
-    for (int i = 0; i < s->nops; i++)
-        p[i] = tn__operand(c, s->operands + i);
-    p[s->nops] = c->m->error;
-    for (int i = 0; i < s->nints; i++)
-        n[i] = c->plan->dims[c->p->lists[s->ints + i]];
     Launch l = {tn__cpu_code(k, c->m->ctx->level), p, n};
     tn__pool_run(c->m->ctx->pool, launch_cells, &l, c->plan->dims[s->cells], tn__cpu_grain(k));
     if (!c->m->error[0])
@@ -301,8 +308,8 @@ const tn__backend tn__cpu_backend = {
     .launch = cpu_launch,
     .gemm = cpu_gemm,
     .strip = tn__cpu_strip,
-    .rows = tn__cpu_rows,
     .strip_bytes = tn__cpu_strip_bytes,
+    .rows = tn__cpu_rows,
     .arch = no,
     .has = no,
     .open = cpu_open,

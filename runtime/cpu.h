@@ -7,6 +7,8 @@
 
 /** The kernel's code for this processor. */
 tn_cpu_kernel *tn__cpu_code(const tn_kernel *k, int level);
+/** What a kernel is called with: pointers and sizes; false: more of them than there may be. */
+bool tn__cpu_arguments(const Call *c, const tn_step *s, void **p, int64_t *n);
 /** Cells for which handing work to another thread pays. */
 int64_t tn__cpu_grain(const tn_kernel *k);
 /** The product of a step, with its operands where they lie. */

@@ -57,13 +57,8 @@ static tn_status launch(const Call *c, const tn_step *s, int64_t rows, int64_t l
     void *p[TN_MAX_OPERANDS];
     int64_t n[TN_MAX_SIZES];
     const int64_t cells = c->plan->dims[s->cells] / rows;
-    if (!fn || s->nops > TN_MAX_OPERANDS - 1 || s->nints > TN_MAX_SIZES)
+    if (!fn || !tn__cpu_arguments(c, s, p, n))
         return TN_ABI;
-    for (int i = 0; i < s->nops; i++)
-        p[i] = tn__operand(c, s->operands + i);
-    p[s->nops] = c->m->error;
-    for (int i = 0; i < s->nints; i++)
-        n[i] = c->plan->dims[c->p->lists[s->ints + i]];
     fn(p, n, lo * cells, hi * cells);
     return TN_OK;
 }
@@ -220,9 +215,5 @@ tn_status tn__cpu_rows(Call *c, const tn__loop *l, bool *done)
     if (e)
         return tn__fail(e, e == TN_SHAPE ? "%s: a size overflows" : "%s: a loop cannot run by rows",
                         c->p->name);
-    if (!c->m->error[0])
-        return TN_OK;
-    const tn_status wrong = tn__index_error_within(c, l->step + 1, s->operands);
-    memset(c->m->error, 0, sizeof c->m->error);
-    return wrong;
+    return tn__index_error_within(c, l->step + 1, s->operands);
 }

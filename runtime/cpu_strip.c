@@ -359,11 +359,7 @@ static tn_status run(Strip *s)
         run_shared(s, pool);
     else
         tn__pool_run(pool, run_slots, s, s->cut.slots, 1);
-    if (!c->m->error[0])
-        return TN_OK;
-    e = tn__index_error_within(c, s->s->first, s->s->first + s->s->n);
-    memset(c->m->error, 0, sizeof c->m->error);
-    return e;
+    return tn__index_error_within(c, s->s->first, s->s->first + s->s->n);
 }
 
 tn_status tn__cpu_strip(Call *c, int strip)

@@ -63,7 +63,8 @@ void tn__swap(Call *c, const tn_step *s);
 tn_status tn__index_error(const tn_program *p, const tn_kernel *k, const char *where,
                           const int32_t *error);
 /** The same, where any kernel of steps from .. to-1 may have written the error word of the call's
- * model: the line is named if it is the same for all that can have been it. */
+ * model (TN_OK: none has; the word is clear again): the line is named if it is the same for all that
+ * can have been it. */
 tn_status tn__index_error_within(const Call *c, int from, int to);
 
 /* arguments.c */

@@ -113,7 +113,8 @@ tn_status tn__run_steps(Call *c, int from, int to)
             i = loop ? c->p->steps[i].operands : i;
             continue;
         }
-        Call *on = c->serial && !loop && c->p->steps[i].kind != TN_STEP_END ? tn__lanes_next(c, i) : c;
+        Call *on =
+            c->serial && !loop && c->p->steps[i].kind != TN_STEP_END ? tn__lanes_next(c, i) : c;
         if (!on)
             return TN_DRIVER;
         tn__device *d = on->m->dev;
@@ -147,6 +148,8 @@ tn_status tn__index_error_within(const Call *c, int from, int to)
     const int32_t check = c->m->error[0];
     const char *where = NULL;
     bool sure = true;
+    if (!check)
+        return TN_OK;
     for (int i = from; i < to; i++) {
         const tn_step *s = &c->p->steps[i];
         const tn_kernel *k = &c->m->d->kernels[s->kernel];
@@ -155,7 +158,9 @@ tn_status tn__index_error_within(const Call *c, int from, int to)
         sure = sure && (!where || !strcmp(where, k->checks[check - 1]));
         where = k->checks[check - 1];
     }
-    return tn__index_error(c->p, NULL, sure ? where : NULL, c->m->error);
+    const tn_status e = tn__index_error(c->p, NULL, sure ? where : NULL, c->m->error);
+    memset(c->m->error, 0, sizeof c->m->error);
+    return e;
 }
 
 /* --- a call --------------------------------------------------------------------------------------
