@@ -291,7 +291,7 @@ void program_tables(const HostModel *m, const PrintedKernel *kernels, const Tabl
                     StrBuf *out)
 {
     const char *prefix = o->second ? "cuda_" : "";
-    SizeCode code = {.lines = {.n = 0}};
+    SizeCode code = {.lines = intern_create(out->a)};
     StrBuf elements = {.a = out->a};
     Emit e = {.out = out};
     print_kernels(m, kernels, prefix, out);

@@ -36,10 +36,10 @@ void program_entries(const HostModel *m, StrBuf *out);
 
 /* Code of sizes, shared by the programs of a model. */
 typedef struct {
-    VEC(const char *) lines;    /* "TN_D_SYM, 0, TN_D_END," */
-    VEC(const char *) comments; /* "B" */
+    Interner *lines;            /* "TN_D_SYM, 0, TN_D_END," */
+    VEC(const char *) comments; /* "B", of each line */
     VEC(uint32_t) starts;       /* word at which each line begins */
-    uint32_t *table, size;      /* lines by their hash, plus 1; 0 is free; a power of two */
+    uint32_t words;             /* of all lines */
 } SizeCode;
 
 /* One program's tables, and its element of the table of programs (program_tables.c). Adds to the

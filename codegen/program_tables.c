@@ -157,33 +157,17 @@ static uint32_t words(const char *code) /* commas, as each word has one behind i
     return n;
 }
 
-static uint32_t code_place(const SizeCode *c, const char *code)
-{
-    uint32_t h = (uint32_t)hash_bytes(HASH_START, code, strlen(code)) & (c->size - 1);
-    while (c->table[h] && strcmp(c->lines.at[c->table[h] - 1], code) != 0)
-        h = (h + 1) & (c->size - 1);
-    return h;
-}
-
 /* Equal code is there once for all programs of the model. */
 static uint32_t pool_code(Tables *t, const char *code, Dim d)
 {
     SizeCode *c = t->code;
-    if (c->lines.n * 2 >= c->size) {
-        c->size = c->size ? c->size * 2 : 256;
-        c->table = arena_array(t->a, uint32_t, c->size);
-        for (uint32_t i = 0; i < c->lines.n; i++)
-            c->table[code_place(c, c->lines.at[i])] = i + 1;
-    }
-    const uint32_t h = code_place(c, code);
-    if (c->table[h])
-        return c->starts.at[c->table[h] - 1];
-    const uint32_t last = c->lines.n;
-    vec_push(t->a, &c->starts, last ? c->starts.at[last - 1] + words(c->lines.at[last - 1]) : 0);
-    vec_push(t->a, &c->lines, code);
+    const uint32_t line = sym_of(c->lines, code).id - 1;
+    if (line < c->starts.n)
+        return c->starts.at[line];
+    vec_push(t->a, &c->starts, c->words);
     vec_push(t->a, &c->comments, dim_text(dims(t), t->a, d));
-    c->table[h] = c->lines.n;
-    return c->starts.at[last];
+    c->words += words(code);
+    return c->starts.at[line];
 }
 
 static void code_sizes(Tables *t)
@@ -199,11 +183,11 @@ static void code_sizes(Tables *t)
 void program_size_code(const SizeCode *code, const char *prefix, StrBuf *out)
 {
     Emit e = {.out = out};
-    if (!code->lines.n)
+    if (!code->starts.n)
         return;
     emit_open(&e, "static const int64_t %ssize_code[] = {", prefix);
-    for (uint32_t i = 0; i < code->lines.n; i++)
-        emit_line(&e, "%s /* at %u: %s */", code->lines.at[i], code->starts.at[i],
+    for (uint32_t i = 0; i < code->starts.n; i++)
+        emit_line(&e, "%s /* at %u: %s */", sym_text(code->lines, (Sym){i + 1}), code->starts.at[i],
                   code->comments.at[i]);
     emit_close(&e, ";");
     emit_line(&e, "%s", "");
