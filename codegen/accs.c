@@ -350,8 +350,8 @@ const char *acc_fold(KText *t, uint32_t acc, const char *value, const char *inde
     return acc_join(t, acc, to, from);
 }
 
-/* The maximum and the sum of exp(x - maximum). The field m is finite: a sum of 0 says that all x are
- * -inf, an infinite one that an x is inf, and then exp(x - maximum) is no number. */
+/* The maximum and the sum of exp(x - maximum). The field m is finite: a sum of 0 says that all x
+ * are -inf, an infinite one that an x is inf, and then exp(x - maximum) is no number. */
 static Text exponentials(KText *t, int result, const Text *fields, DType d)
 {
     const char *m = fields[0].text, *s = fields[1].text;
@@ -360,6 +360,15 @@ static Text exponentials(KText *t, int result, const Text *fields, DType d)
     return (Text){arena_printf(t->a, "%s < %s ? %s > %s ? %s : %s : %s", s, highest_text(d), s,
                                zero_text(d), m, lowest_text(d), s),
                   PREC_TERNARY};
+}
+
+const char *acc_result_suffix(Reducer reducer, int result)
+{
+    if (reducer == RED_moments)
+        return result ? "_var" : "_mean";
+    if (reducer == RED_logsumexp)
+        return !result ? "" : result == 1 ? "_max" : "_sum";
+    return result ? "_at" : "";
 }
 
 Text acc_finish(KText *t, uint32_t acc, int result, const Text *fields)

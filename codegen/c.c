@@ -139,15 +139,11 @@ static void print_results(CPrint *c, uint32_t acc, const Text *fields)
     const char *base = c_name_of(c, a->name);
     const bool lse = a->reducer == RED_logsumexp;
     for (int r = 0; r < kacc_results(a); r++) {
-        const char *suffix = a->reducer == RED_moments ? (r ? "_var" : "_mean")
-                             : lse && r                ? (r == 1 ? "_max" : "_sum")
-                             : r                       ? "_at"
-                                                       : "";
         DType type = r && a->reducer != RED_moments && !lse ? DT_i64 : a->type;
         if (!acc_is_used(t, acc, r))
             continue;
-        info->result[r] =
-            name_unique(&t->names, arena_printf(t->a, "%s%s", *base ? base : "acc", suffix));
+        info->result[r] = name_unique(&t->names, arena_printf(t->a, "%s%s", *base ? base : "acc",
+                                                              acc_result_suffix(a->reducer, r)));
         emit_line(&t->e, "const %s %s = %s;", ktext_value(t, type), info->result[r],
                   acc_finish(t, acc, r, fields).text);
     }

@@ -171,9 +171,8 @@ static void print_results(Cuda *c, uint32_t acc)
         if (x.prec == PREC_PRIMARY || !acc_is_used(t, acc, r))
             continue;
         const char *base = cuda_name(c, a->name);
-        const bool lse = a->reducer == RED_logsumexp;
-        const char *wanted = arena_printf(t->a, "%s%s", *base ? base : "acc",
-                                          r == 2 ? "_sum" : r && !lse ? "_var" : "");
+        const char *wanted =
+            arena_printf(t->a, "%s%s", *base ? base : "acc", acc_result_suffix(a->reducer, r));
         info->result[r] = name_unique(&t->names, wanted);
         emit_line(&t->e, "const %s %s = %s;", ktext_value(t, a->type), info->result[r], x.text);
     }

@@ -165,5 +165,7 @@ const char *acc_fold(KText *t, uint32_t acc, const char *value, const char *inde
 const char *acc_join(KText *t, uint32_t acc, const Text *to, const Text *from);
 /** Result `r` as an expression over the fields. */
 Text acc_finish(KText *t, uint32_t acc, int result, const Text *fields);
+/** What its name has behind that of the accumulator. */
+const char *acc_result_suffix(Reducer reducer, int result);
 
 #endif
