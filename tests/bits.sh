@@ -68,12 +68,18 @@ threads() { # ARGUMENT...: one method on several numbers of threads
 for turns in 6 7; do
     threads cells B=40 T=$turns x=randn -grad d_a=randn d_b=randn d_c=randn
     threads square T=$turns x=randn -grad d_last=randn
+    threads chosen B=40 T=$turns x=randn i=3
     for method in own mean rolled reversed columns; do
         threads $method B=40 T=$turns x=randn -grad d_last=randn
     done
 done
-for want in "cells 12 12" "own 3 3" "mean 3 0" "rolled 3 0" "reversed 3 0" "square 3 0" "columns 3 0"; do
+for want in "cells 12 12" "own 3 3" "chosen 3 2" "mean 3 0" "rolled 3 0" "reversed 3 0" "square 3 0" "columns 3 0"; do
     [ "${want%% *} $(loops "${want%% *}")" = "$want" ] ||
         { echo "bits.sh: loops, and those by rows: ${want%% *} $(loops "${want%% *}"), not $want"; exit 1; }
+done
+for n in 1 3; do # whoever finds it
+    ! "$tenon" -device=cpu -threads $n -run "$model" chosen B=40 T=6 x=randn i=9 >run.log 2>&1 &&
+        grep -q 'loops.tn:[0-9]*: chosen: index 9 is out of range: the axis has 7 elements' run.log ||
+        { cat run.log; echo "bits.sh: $n threads: no word of an index out of range"; exit 1; }
 done
 echo "$compared times the same bits"
