@@ -146,10 +146,11 @@ static const char *typed_piece(Arena *a, const TextPiece *piece, DType t, DType 
 {
     StrBuf out = {.a = a};
     if (with)
-        sb_printf(&out,
-                  "TN_FN void %s_score(const void *hook, float *restrict score, float *restrict slope, "
-                  "int64_t b, int64_t h,\n    int64_t i, int64_t first, int64_t n);\n",
-                  with->hook);
+        sb_printf(
+            &out,
+            "TN_FN void %s_score(const void *hook, float *restrict score, float *restrict slope, "
+            "int64_t b, int64_t h,\n    int64_t i, int64_t first, int64_t n);\n",
+            with->hook);
     for (size_t i = 0; i < piece->ntext;) {
         size_t len = 0;
         while (i + len < piece->ntext && is_word(piece->text[i + len]))

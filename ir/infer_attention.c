@@ -32,9 +32,9 @@ static const char *bad_hook(Infer *q, int64_t hook, uint32_t first, const Dim *s
         return "the hook's parameters and the operands do not fit";
     for (uint32_t i = 0; i < g->params.n; i++) {
         const TypeInfo *t = val_info(q->p, g, g->params.at[i].val);
-        const DType want = i == HOOK_S            ? DT_f32
+        const DType want = i == HOOK_S         ? DT_f32
                            : i < HOOK_CAPTURED ? DT_i32
-                                                  : captured(q, first, i - HOOK_CAPTURED)->dtype;
+                                               : captured(q, first, i - HOOK_CAPTURED)->dtype;
         if (t->rank || t->dtype != want)
             return infer_say(q, "parameter %u of the hook does not fit", i);
     }

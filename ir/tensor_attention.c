@@ -122,10 +122,10 @@ static void through_hook(const AttentionPlain *s, const Attention *how, Val *x, 
     const Graph *def = b->p->graphs.at[how->hook - 1];
     Val *map = arena_array(b->p->cx->scratch, Val, def->nodes.n);
     for (uint32_t i = 0; i < def->params.n; i++)
-        map[def->params.at[i].val.node] =
-            i == HOOK_S            ? build_cast(b, *x, DT_f32)
-            : i < HOOK_CAPTURED ? build_iota(b, s->scores, 4, i - HOOK_B)
-                                   : spread(s, how->captured[i - HOOK_CAPTURED]);
+        map[def->params.at[i].val.node] = i == HOOK_S ? build_cast(b, *x, DT_f32)
+                                          : i < HOOK_CAPTURED
+                                              ? build_iota(b, s->scores, 4, i - HOOK_B)
+                                              : spread(s, how->captured[i - HOOK_CAPTURED]);
     for (uint32_t id = 1; id < def->nodes.n; id++) {
         const Node n = def->nodes.at[id];
         Val in[3];

@@ -323,7 +323,7 @@ static void fill_attrs(Scan *q, Op op, Attrs *as, const Val *in, uint32_t nin, T
         const AttrDefault d = attr_default(op, info->attrs[i]);
         if (as->given[i] && !(op == OP_const && info->attrs[i] == ATTR_value))
             continue;
-        const uint32_t n = d == FROM_SHAPE                                            ? r.rank
+        const uint32_t n = d == FROM_SHAPE                                  ? r.rank
                            : d == FROM_DTYPE || info->attrs[i] == ATTR_hook ? 1
                            : d == SHOWN                                     ? 0
                                                                             : rank;

@@ -44,7 +44,9 @@ AttrDefault attr_default(Op op, AttrName name)
         return FROM_DTYPE;
     if ((name == ATTR_shape && op != OP_dim) || (name == ATTR_extent && op == OP_slice))
         return FROM_SHAPE;
-    return name == ATTR_interior || name == ATTR_hook ? ALL_ZERO : name == ATTR_step ? ALL_ONE : SHOWN;
+    return name == ATTR_interior || name == ATTR_hook ? ALL_ZERO
+           : name == ATTR_step                        ? ALL_ONE
+                                                      : SHOWN;
 }
 
 typedef struct {

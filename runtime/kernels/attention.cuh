@@ -1,8 +1,8 @@
 /* attention.cuh: attention.h's functions for blocks of 128 threads; the arguments are the same.
  * Forward: 32 rows of q stay in shared memory while 32 keys at a time pass by; four neighbouring
- * threads share a row. Gradients, in one launch: the first blocks (attention_dkv)
- * keep 32 keys and read 16 rows of q and dy at a time, the others (attention_dq) keep 32 rows of q and
- * dy and read 16 keys; no atomics.
+ * threads share a row. Gradients, in one launch: the first blocks (attention_dkv) keep 32 keys and
+ * read 16 rows of q and dy at a time, the others (attention_dq) keep 32 rows of q and dy and read 16
+ * keys; no atomics.
  * SPDX-License-Identifier: MIT */
 
 /*@ cu_att_load_T: */
@@ -165,7 +165,7 @@ TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_
                                 int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t, int64_t v_h,
                                 int64_t y_b, int64_t y_t, int64_t y_h, int64_t m_b, int64_t m_h,
                                 int64_t m_t, int64_t m_s, int64_t causal, int64_t scale, int64_t keep,
-                                int64_t grow, int64_t nothing, const Hook &hook)
+                                int64_t grow, const Hook &hook)
 {
     float *const rows_q = shared, *const rows_y = shared + 32 * 132, *const tile = shared + 64 * 132,
                  *const ds = tile + 16 * 129;
@@ -234,8 +234,7 @@ TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_me
                                  int64_t q_t, int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h,
                                  int64_t v_b, int64_t v_t, int64_t v_h, int64_t y_b, int64_t y_t,
                                  int64_t y_h, int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s,
-                                 int64_t causal, int64_t scale, int64_t keep, int64_t grow,
-                             int64_t nothing, const Hook &hook)
+                                 int64_t causal, int64_t scale, int64_t keep, int64_t grow, const Hook &hook)
 {
     float *const rows_k = shared, *const rows_v = shared + 32 * 132, *const tile = shared + 64 * 132,
                  *const w = tile + 16 * 129;
@@ -323,15 +322,16 @@ TN_FN void tn_cu_attention_grad_T(float *dq, float *dk, float *dv, float *dbias,
                                   int64_t keep, int64_t grow, int64_t nothing, int64_t keys, const Hook &hook)
 {
     /* `keys` blocks have keys, the others rows */
+    (void)nothing; /* lse says it */
     __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20];
     const int64_t each_k = (S + 31) / 32, each_q = (T + 31) / 32, rest = block - keys;
     if (rest < 0)
         tn_cu_attention_dkv_T(shared, dk, dv, q, k, v, dy, lse, delta, bias, key, block / each_k, block % each_k,
                               H, G, T, S, D, E, dk_b, dk_t, dk_h, dv_b, dv_t, dv_h, q_b, q_t, q_h, k_b, k_t, k_h,
                               v_b, v_t, v_h, y_b, y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow,
-                              nothing, hook);
+                              hook);
     else
         tn_cu_attention_dq_T(shared, dq, dbias, q, k, v, dy, lse, delta, bias, key, rest / each_q, rest % each_q,
                              H, G, T, S, D, E, dq_b, dq_t, dq_h, q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h, y_b,
-                             y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow, nothing, hook);
+                             y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow, hook);
 }
