@@ -85,9 +85,11 @@ bool builtin_averages(Elab *e, const Call *c, Value *out)
         return false;
     }
     if (e->b.g == e->making || e->capture) {
-        elab_error(e, DIAG_misplaced, c->at,
-                   e->capture ? "averages cannot stand in a scan or in a function with a derivative of its own"
-                              : "averages stands in a method");
+        elab_error(
+            e, DIAG_misplaced, c->at,
+            e->capture
+                ? "averages cannot stand in a scan or in a function with a derivative of its own"
+                : "averages stands in a method");
         return false;
     }
     states_below(e, &c->arg[0], &below);
@@ -96,12 +98,13 @@ bool builtin_averages(Elab *e, const Call *c, Value *out)
         if (!s->is_param)
             continue;
         kept += s->average > 0;
-        vec_push(e->a, &v,
-                 s->average ? v_tensor(e, average_of(e, s)) : state_value(e, s));
+        vec_push(e->a, &v, s->average ? v_tensor(e, average_of(e, s)) : state_value(e, s));
     }
     if (!kept) {
-        Diag *d = elab_error(e, DIAG_bad_state, c->at, "no train keeps averages of these parameters");
-        diag_note(e->diags, d, (Span){0}, "one does with a setting such as: average = optim.ema(0.999)");
+        Diag *d =
+            elab_error(e, DIAG_bad_state, c->at, "no train keeps averages of these parameters");
+        diag_note(e->diags, d, (Span){0},
+                  "one does with a setting such as: average = optim.ema(0.999)");
         return false;
     }
     *out = v_list(e, v.at, v.n);

@@ -46,8 +46,8 @@ bool builtin_topk(Elab *e, const Call *c, Value *out)
     uint32_t axis;
     bool largest, sorted;
     Dim k;
-    if (!tensor_axis(e, c, 2, &x, &axis) || !arg_size(e, c, 1, &k) || !arg_bool(e, c, 3, &largest) ||
-        !arg_bool(e, c, 4, &sorted))
+    if (!tensor_axis(e, c, 2, &x, &axis) || !arg_size(e, c, 1, &k) ||
+        !arg_bool(e, c, 3, &largest) || !arg_bool(e, c, 4, &sorted))
         return false;
     const Dim n = type_at(e, x)->shape[axis];
     const char *what = arena_printf(e->a, "topk: %s of %s elements", dim_str(e, k), dim_str(e, n));

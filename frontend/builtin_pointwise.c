@@ -9,7 +9,8 @@ static bool is_int_tensor(Elab *e, const Value *v)
     return v->kind == V_tensor && dtype_is_int(value_type(e, v)->dtype);
 }
 
-/* Whether the first n arguments are numbers or tensors: said in the user's word for the function. */
+/* Whether the first n arguments are numbers or tensors: said in the user's word for the function.
+ */
 static bool operands(Elab *e, const Call *c, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -394,7 +395,8 @@ bool builtin_einsum(Elab *e, const Call *c, Value *out)
     for (uint32_t i = 0; i < n; i++) {
         in[i].v = v[i];
         if (type_at(e, v[i])->dtype == DT_bool)
-            return einsum_error(e, c, "sums of products are of numbers, not of bools: write .to(f32)");
+            return einsum_error(e, c,
+                                "sums of products are of numbers, not of bools: write .to(f32)");
         if (type_at(e, v[i])->rank != in[i].n) {
             elab_error(e, DIAG_shape_mismatch, c->at, "einsum: \"%s\" names %u axes of %s",
                        in[i].label, in[i].n, type_str(e, v[i]));

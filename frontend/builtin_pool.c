@@ -252,8 +252,8 @@ static bool get_sizes(Pool *q, Dim *out)
     const Value *v = &c->arg[1];
     const bool list = v->kind == V_list;
     if (list && v->list->n != q->n && v->list->n != 1) {
-        elab_error(e, DIAG_bad_call, c->arg_at[1], "%s wants one size here%s, not %u",
-                   c->row->name, q->n > 1 ? arena_printf(e->a, ", or %u", q->n) : "", v->list->n);
+        elab_error(e, DIAG_bad_call, c->arg_at[1], "%s wants one size here%s, not %u", c->row->name,
+                   q->n > 1 ? arena_printf(e->a, ", or %u", q->n) : "", v->list->n);
         return false;
     }
     for (uint32_t i = 0; i < q->n; i++) {

@@ -135,8 +135,8 @@ static bool has_any(Elab *e, const Call *c, const TypeInfo *x, const int64_t *ax
 {
     for (uint32_t i = 0; i < n; i++) {
         const int64_t axis = axes[i];
-        const char *what = arena_printf(e->a, "%s: axis %lld has no elements", c->row->name,
-                                        (long long)axis);
+        const char *what =
+            arena_printf(e->a, "%s: axis %lld has no elements", c->row->name, (long long)axis);
         if (prove_le(e, c->at, dim_const(e->dims, 1), x->shape[axis], what))
             continue;
         elab_error(e, DIAG_shape_mismatch, c->at, "%s", what);
@@ -231,7 +231,8 @@ bool builtin_max(Elab *e, const Call *c, Value *out)
     if (!has_any(e, c, &t, &at, 1))
         return false;
     const bool bits = t.dtype == DT_bool; /* an order of its own only numbers have */
-    Val y = build_reduce(&e->b, (Reducer)c->row->op, bits ? build_cast(&e->b, x, DT_u8) : x, &at, 1);
+    Val y =
+        build_reduce(&e->b, (Reducer)c->row->op, bits ? build_cast(&e->b, x, DT_u8) : x, &at, 1);
     const Val index = val_result(y, 1);
     y = bits ? build_cast(&e->b, y, DT_bool) : y;
     const Value both[] = {v_tensor(e, kept(e, y, &t, &at, 1, keepdim)),

@@ -76,11 +76,13 @@ int device_targets(Drive *d, const Program *p, bool sources, bool *cpu, bool *cu
     }
     const int gpu = program_gpu(p);
     if (gpu >= 0 && !*cuda && d->o->target_given)
-        return message_error(STATUS_USAGE, "the model uses cuda:%d: -target=cpu makes no code for it",
-                             gpu);
+        return message_error(STATUS_USAGE,
+                             "the model uses cuda:%d: -target=cpu makes no code for it", gpu);
     if (gpu >= 0 && !*cuda)
-        return message_error(STATUS_MACHINE, "the model uses cuda:%d: no NVRTC (install the CUDA "
-                             "toolkit): %s", gpu, why);
+        return message_error(STATUS_MACHINE,
+                             "the model uses cuda:%d: no NVRTC (install the CUDA "
+                             "toolkit): %s",
+                             gpu, why);
     *cpu = *cpu && gpu < 0; /* one program for its mix of devices */
     return *cuda && !sources ? read_archs(d, archs) : STATUS_DONE;
 }
@@ -175,11 +177,11 @@ static HostModel *place_little(Drive *d, Program *p, HostModel *m, DLDevice *dev
         return NULL;
     const double here = time_of(cpu), there = time_of(m);
     const bool stays = here < there;
-    fprintf(stderr,
-            "tenon: note: -fplace=auto: about %.0f microseconds on the CPU, %.0f on cuda:%d: it goes "
-            "to %s (-device=%s keeps that)\n",
-            here, there, (int)device->device_id, stays ? "the CPU" : "the GPU",
-            stays ? "cpu" : "cuda");
+    fprintf(
+        stderr,
+        "tenon: note: -fplace=auto: about %.0f microseconds on the CPU, %.0f on cuda:%d: it goes "
+        "to %s (-device=%s keeps that)\n",
+        here, there, (int)device->device_id, stays ? "the CPU" : "the GPU", stays ? "cpu" : "cuda");
     if (!stays)
         return m;
     *device = (DLDevice){kDLCPU, 0};
@@ -203,8 +205,8 @@ int device_load(Drive *d, Program *p, LoadedModel *model, DLDevice *device)
         return status ? status : STATUS_INPUT;
     }
     const double from = compile_now();
-    *model = code ? codegen_load_cuda(d->a, m, code, d->o->level)
-                  : codegen_load(d->a, m, d->o->level);
+    *model =
+        code ? codegen_load_cuda(d->a, m, code, d->o->level) : codegen_load(d->a, m, d->o->level);
     compile_time(d->c, model->cached ? "load from the cache" : "compile and load", from);
     if (!model->status)
         return STATUS_DONE;

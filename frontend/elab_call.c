@@ -382,8 +382,8 @@ static bool check_result(Elab *e, const FnCall *c, const AstResult *r, const Env
     Sizes sizes = c->sizes;
     Val x = use_val(e, v);
     TypeInfo declared;
-    if (e->o->amp && c->fn->inst == e->root && e->frame->up == &e->root_frame && e->b.g == e->entry &&
-        type_eval(e, env, r->type, &declared, NULL)) {
+    if (e->o->amp && c->fn->inst == e->root && e->frame->up == &e->root_frame &&
+        e->b.g == e->entry && type_eval(e, env, r->type, &declared, NULL)) {
         x = autocast_back(e, x, declared.dtype);
         *v = v_tensor(e, x);
     }

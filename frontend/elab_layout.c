@@ -39,8 +39,8 @@ static Segment *segment_for(Model *m, const State *s, uint32_t index)
     Elab *e = m->e;
     for (uint32_t i = 0; i < m->segments.n; i++) {
         Segment *seg = &m->segments.at[i];
-        if (seg->dtype == s->type.dtype && seg->place == s->type.place && seg->trainable == s->trainable &&
-            same_key(m, seg, index))
+        if (seg->dtype == s->type.dtype && seg->place == s->type.place &&
+            seg->trainable == s->trainable && same_key(m, seg, index))
             return seg;
     }
     Segment seg = {.dtype = s->type.dtype, .place = s->type.place, .trainable = s->trainable};

@@ -85,7 +85,8 @@ static void add_check(Elab *e, Span at, GuardTerm guard, const char *message)
             old->k == guard.k)
             return;
     }
-    vec_push(e->a, &g->checks, ((EntryCheck){.guard = guard, .message = message, .at = user_at(e, at)}));
+    vec_push(e->a, &g->checks,
+             ((EntryCheck){.guard = guard, .message = message, .at = user_at(e, at)}));
 }
 
 bool prove_equal(Elab *e, Span at, Dim a, Dim b)

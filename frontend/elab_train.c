@@ -80,7 +80,8 @@ static bool int_setting(Elab *e, const AstBinding *b, const Value *v, int64_t *o
 static void read_setting(Model *m, Train *t, const Env *env, const AstBinding *b, Value *params)
 {
     Elab *e = m->e;
-    static const char *const known[] = {"clip_norm", "clip_value", "accumulate", "micro", "params", "average"};
+    static const char *const known[] = {"clip_norm", "clip_value", "accumulate",
+                                        "micro",     "params",     "average"};
     const char *name = sym(e, b->name.sym);
     Value v = eval(e, env, b->value);
     if (strcmp(name, "params") == 0) {
@@ -357,7 +358,8 @@ static Graph *forward_backward(Model *m, Train *t, States *moved, Val *grads)
             stand_in(e, g, e->states.at[i]);
             vec_push(e->a, moved, e->states.at[i]);
         }
-    bool ok = trace_body(m, g, t->method, t) && diag_errors(e->diags) == before && check_loss(e, g, t);
+    bool ok =
+        trace_body(m, g, t->method, t) && diag_errors(e->diags) == before && check_loss(e, g, t);
     commit_states(e, g);
     if (ok)
         g = outlined(e, g, index, moved);

@@ -469,8 +469,8 @@ static bool shape_matches(Elab *e, Span at, const TypeInfo *got, const TypeInfo 
     return same;
 }
 
-static bool initial_here(Elab *e, const Value *init, const TypeInfo *type, const Written *const *how,
-                   Span at, Val *out)
+static bool initial_here(Elab *e, const Value *init, const TypeInfo *type,
+                         const Written *const *how, Span at, Val *out)
 {
     Value v = *init;
     if (is_callable(&v)) {

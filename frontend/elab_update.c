@@ -221,7 +221,8 @@ static uint32_t segment_slot(const Update *u, const char *what, const Segment *s
     return slot;
 }
 
-/* The shape of a buffer that has one of its own, from its type, in which `p` has the parameter's. */
+/* The shape of a buffer that has one of its own, from its type, in which `p` has the parameter's.
+ */
 static bool shape_for(const Update *u, const Env *env, const AstStmt *s, State *st)
 {
     Elab *e = u->e;
@@ -281,9 +282,10 @@ static void declare_buffer(const Update *u, const Env *env, const AstStmt *s, co
     Elab *e = u->e;
     const char *name = sym(e, s->name.sym);
     if (u->t->average.kind == V_fn && strcmp(name, AVERAGE) == 0) {
-        elab_error(e, DIAG_bad_train, s->name.at,
-                   "a train with an average needs the name '%s': the optimizer's buffer needs another",
-                   name);
+        elab_error(
+            e, DIAG_bad_train, s->name.at,
+            "a train with an average needs the name '%s': the optimizer's buffer needs another",
+            name);
         return;
     }
     State *st = arena_new(e->a, State);
@@ -467,8 +469,8 @@ static bool step_each(const Update *u, const Segment *seg, uint32_t k, Fn *step,
     for (uint32_t i = 0; i < n; i++) {
         Val *old = arena_array(e->a, Val, moments->n);
         for (uint32_t j = 0; j < moments->n; j++)
-            old[j] = segment_part(e, moments->at[j].layout, i,
-                                  build_state(&e->b, moments->at[j].slot));
+            old[j] =
+                segment_part(e, moments->at[j].layout, i, build_state(&e->b, moments->at[j].slot));
         Val p = segment_part(e, seg, i, whole), g = segment_part(e, seg, i, u->grads[k]);
         new_p[i] = p;
         if (u->reached[k][i] && !call_step(u, step, moments, old, p, g, &new_p[i]))
@@ -507,7 +509,8 @@ static bool step_segment(const Update *u, uint32_t k, int group)
     bool alike = true; /* all buffers lie as the parameters do */
     for (uint32_t i = 0; i < moments.n; i++)
         alike &= moments.at[i].layout == seg;
-    if (alike && !looks_at_shape(e, step->value.fn) && step_whole(u, seg, k, step->value.fn, &moments))
+    if (alike && !looks_at_shape(e, step->value.fn) &&
+        step_whole(u, seg, k, step->value.fn, &moments))
         return true;
     if (diag_errors(e->diags) > before)
         return false;

@@ -218,7 +218,8 @@ static int64_t place_of(const At *at, const ReportBuffers *all, const ReportBuff
     int n = 0;
     for (uint32_t i = 0; i < all->n; i++) {
         const ReportBuffer *o = &all->at[i];
-        if (!o->saved && o->bytes && o->place == b->place && o->first <= b->last && b->first <= o->last)
+        if (!o->saved && o->bytes && o->place == b->place && o->first <= b->last &&
+            b->first <= o->last)
             taken[n++] = (tn__range){(size_t)o->at, (size_t)report_sum(o->at, rounded(o->bytes))};
     }
     return (int64_t)tn__fit(taken, n, (size_t)rounded(b->bytes));

@@ -293,8 +293,7 @@ static int list_gradients(Run *r)
         if (tn_model_state(r->m, i, &e) || !e.grad.data)
             continue;
         DLTensor host = arrays_make(r->out, data_dtype(&e.grad), e.grad.ndim, e.grad.shape);
-        const tn_status s =
-            tn_copy(&host, &e.grad, tn_stream_default(r->ctx, e.grad.device), 0);
+        const tn_status s = tn_copy(&host, &e.grad, tn_stream_default(r->ctx, e.grad.device), 0);
         if (s)
             return failed(r, s);
         arrays_add(r->out, arena_printf(r->a, "d_%s", e.name), host);
