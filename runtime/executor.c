@@ -152,8 +152,8 @@ tn_status tn__index_error_within(const Call *c, int from, int to)
         return TN_OK;
     for (int i = from; i < to; i++) {
         const tn_step *s = &c->p->steps[i];
-        const tn_kernel *k = &c->m->d->kernels[s->kernel];
-        if (s->kind != TN_STEP_LAUNCH || check < 1 || check > k->nchecks)
+        const tn_kernel *k = s->kind == TN_STEP_LAUNCH ? &c->m->d->kernels[s->kernel] : NULL;
+        if (!k || check < 1 || check > k->nchecks)
             continue;
         sure = sure && (!where || !strcmp(where, k->checks[check - 1]));
         where = k->checks[check - 1];

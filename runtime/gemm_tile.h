@@ -4,7 +4,8 @@
  *   TARGET          function attribute with the processor   NAME(x) x with type and processor
  *   LOAD STORE SET1 ZERO FMA ADD                            on vectors, unaligned
  *   KERNELS         name of the exported table
- *   WIDE            columns of a panel of one or two rows at most; or nothing
+ *   WIDE            columns of a panel of one or two rows at most; or nothing, and no tiles but the
+ *                   plain ones: neither those that copy b nor dots of three rows
  *   WIDEN_F16(from) WIDEN_BF16(from)        a vector of f32 of 16-bit numbers; or nothing
  *   TRANSPOSE(to, to_stride, from, stride)  a block of 8 x 8; or nothing
  *   TRANSPOSE_16                            the same of 16 x 16; or nothing
