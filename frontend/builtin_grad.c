@@ -62,15 +62,18 @@ bool builtin_grad(Elab *e, const Call *c, Value *out)
 
 /* ---- other parameters ---- */
 
-/* Before the first step a parameter stands for its average: it may have come from a file since. */
-static Val average_of(Elab *e, const State *s)
+/* Before the first step a parameter stands for its average: it may have come from a file since. Of
+ * the dtype that the parameter has here: gradcheck computes in f64. */
+static Val average_of(Elab *e, State *s)
 {
     Builder *b = &e->b;
+    const Value now = state_value(e, s);
     const Val begun = build2(b, OP_gt, build_state(b, s->steps), build_const_int(b, DT_i64, 0));
     const Val kept = build_view(b, &e->p->state.at[s->average - 1]);
     const Val own = build_view(b, &e->p->state.at[s->view - 1]);
-    return build3(b, OP_where, build_at_place(b, begun, s->type.place), kept,
-                  build1(b, OP_detach, own));
+    const Val v = build3(b, OP_where, build_at_place(b, begun, s->type.place), kept,
+                         build1(b, OP_detach, own));
+    return build_cast(b, v, value_type(e, &now)->dtype);
 }
 
 /* A parameter without an average stands for itself. */

@@ -183,6 +183,25 @@ expect 1 "-only=los.step: there is no method or training step 'los.step'; did yo
 expect 1 "there is no method or training step ''" -- "$tenon" -S "$digits" -only=loss, -o out/
 expect 2 '-only' -- "$tenon" -train "$digits" good.npz -only=loss
 
+# --- what the library gives at its edges ---------------------------------------------------------------
+cat >edges.tn <<'END'
+import nn
+import optim
+module M {
+    lin = nn.Linear(3, 2)
+    param w: [] = 0
+    fn one(theta: [N, 2, 3]) -> (y: [N, 1, 3, 2]) { return affine_grid(theta, [1, 1, 1, 3], align_corners = true) }
+    fn loss(x: []) -> (loss: []) { return w * x }
+    fn taught(x: [B, 3]) -> (y: []) { return square(functional_call(lin, averages(lin), x)).sum() }
+}
+model m = M()
+train m.loss with optim.SGD(lr = optim.cosine_restarts(0.1, 2, 10)) { average = optim.ema() }
+test "averages in f64" { assert gradcheck(m.taught, randn([2, 3])) }
+END
+expect 0 'y: f32\[1, 1, 3, 2\] = 0 0 1 1 2 2' -- "$tenon" -run edges.tn one theta=ones N=1 # of one row the middle
+expect 0 -- "$tenon" -check edges.tn # numbers of steps beyond 64 bits
+expect 0 '1 passed' -- "$tenon" -test edges.tn
+
 # --- values of a run -----------------------------------------------------------------------------------
 loss() { run loss x=zeros B=2 "$@"; }
 expect 0 'loss: f32\[\] =' -- loss y=3
