@@ -9,7 +9,7 @@
  *
  *   struct y_hook {
  *       const float *slopes; int S;
- *       __device__ float score(float s, .., long long j, float *slope) const { .. }
+ *       __device__ float operator()(float s, .., long long j, float *slope) const { .. }
  *   };
  *
  * SPDX-License-Identifier: MIT */
@@ -64,38 +64,56 @@ static const char *size_type(const KText *t, Symbol s)
     return t->wide[s.id] ? ktext_int64(t) : "int";
 }
 
+/* The names of the function's arguments: what it reads may be called so, too. */
+typedef struct {
+    const char *hook, *with, *score, *slope, *index[4], *first, *n;
+} Arguments;
+
+static Arguments arguments(KText *t)
+{
+    Arguments x = {0};
+    const char **const names[] = {&x.hook,     &x.with,     &x.score,    &x.slope, &x.index[0],
+                                  &x.index[1], &x.index[2], &x.index[3], &x.first, &x.n};
+    static const char *const wanted[] = {"hook", "with", "score", "slope", "b",
+                                         "h",    "i",    "j",     "first", "n"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        *names[i] = name_unique(&t->names, wanted[i]);
+    return x;
+}
+
 /* The loop over a row, or the element. */
-static const char *body_text(KText *t, const KStmt *s)
+static const char *body_text(KText *t, const KStmt *s, const Arguments *x)
 {
     StrBuf out = {.a = t->a};
     const Emit around = t->e;
     const bool cuda = t->target == TARGET_CUDA;
-    const Scope scope = scope_begin(t);
-    static const char *const axes[] = {"b", "h", "i", "j"};
+    const char *at = cuda ? "" : "[l]"; /* `l` is the name of no parameter: ktext_begin */
     t->e = (Emit){.out = &out, .depth = cuda ? 2 : 1};
     for (int i = 0; i < 4; i++) {
-        t->symbol[s->hook_at[i].id] = axes[i];
+        t->symbol[s->hook_at[i].id] = x->index[i];
         t->wide[s->hook_at[i].id] = true;
     }
     t->accs[0].totalled = true;
-    t->accs[0].result[0] = cuda ? "s" : "score[l]";
+    t->accs[0].result[0] = arena_printf(t->a, "%s%s", x->score, at);
     if (!cuda) {
-        emit_line(&t->e, "(void)slope, (void)b, (void)h, (void)i;");
-        emit_open(&t->e, "for (int64_t l = 0; l < n; l++) {");
-        emit_line(&t->e, "const int64_t j = first + l;");
-        emit_line(&t->e, "(void)j;");
+        emit_line(&t->e, "(void)%s, (void)%s, (void)%s, (void)%s;", x->slope, x->index[0],
+                  x->index[1], x->index[2]);
+        emit_open(&t->e, "for (int64_t l = 0; l < %s; l++) {", x->n);
+        emit_line(&t->e, "const int64_t %s = %s + l;", x->index[3], x->first);
+        emit_line(&t->e, "(void)%s;", x->index[3]);
     }
     print_values(t, s);
     if (s->hook[1].id)
-        emit_line(&t->e, "%s = %s;", cuda ? "*slope" : "slope[l]", ktext_expr(t, s->hook[1]).text);
+        emit_line(&t->e, "%s%s%s = %s;", cuda ? "*" : "", x->slope, at,
+                  ktext_expr(t, s->hook[1]).text);
+    const char *value = ktext_expr(t, s->hook[0]).text;
     if (cuda) {
-        emit_line(&t->e, "return %s;", ktext_expr(t, s->hook[0]).text);
+        emit_line(&t->e, "return %s;", value);
     } else {
-        emit_line(&t->e, "score[l] = %s;", ktext_expr(t, s->hook[0]).text);
+        emit_line(&t->e, "%s%s = %s;", x->score, at, value);
         emit_close(&t->e, "");
     }
     t->e = around;
-    scope_end(t, scope);
     return sb_text(&out);
 }
 
@@ -103,7 +121,7 @@ static const char *body_text(KText *t, const KStmt *s)
  * puts into it: of those that the body mentions. */
 typedef enum { MEMBERS, COPIES, VALUES } Print;
 
-static void print_members(KText *t, const char *body, Print how, StrBuf *values)
+static void print_members(KText *t, const char *body, Print how, const char *with, StrBuf *values)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->k->params.n; i++) {
@@ -114,7 +132,7 @@ static void print_members(KText *t, const char *body, Print how, StrBuf *values)
         if (how == MEMBERS)
             emit_line(&t->e, "const %s *%s;", type, name);
         else if (how == COPIES)
-            emit_line(&t->e, "const %s *restrict const %s = with->%s;", type, name, name);
+            emit_line(&t->e, "const %s *restrict const %s = %s->%s;", type, name, with, name);
         else
             sb_printf(values, "%s%s", values->n ? ", " : "", name);
     }
@@ -126,7 +144,7 @@ static void print_members(KText *t, const char *body, Print how, StrBuf *values)
         if (how == MEMBERS)
             emit_line(&t->e, "%s %s;", type, name);
         else if (how == COPIES)
-            emit_line(&t->e, "const %s %s = with->%s;", type, name, name);
+            emit_line(&t->e, "const %s %s = %s->%s;", type, name, with, name);
         else
             sb_printf(values, "%s%s", values->n ? ", " : "", name);
     }
@@ -139,17 +157,21 @@ static void print_members(KText *t, const char *body, Print how, StrBuf *values)
 const char *ktext_print_hook(KText *t, const KStmt *s)
 {
     const bool cuda = t->target == TARGET_CUDA;
-    const char *name = t->kernel, *body = body_text(t, s);
+    const Scope scope = scope_begin(t);
+    const Arguments x = arguments(t);
+    const char *name = t->kernel, *body = body_text(t, s, &x);
+    const char *const *at = x.index;
     const Emit around = t->e;
     StrBuf values = {.a = t->a};
     CHECK(t->hooks && name);
     t->e = (Emit){.out = t->hooks};
     emit_open(&t->e, "struct %s_hook {", name);
-    print_members(t, body, MEMBERS, NULL);
+    print_members(t, body, MEMBERS, NULL, NULL);
     if (cuda) {
         emit_line(&t->e,
-                  "__device__ __forceinline__ float score(float s, long long b, long long h, "
-                  "long long i, long long j, float *slope) const");
+                  "__device__ __forceinline__ float operator()(float %s, long long %s, long long "
+                  "%s, long long %s, long long %s, float *%s) const",
+                  x.score, at[0], at[1], at[2], at[3], x.slope);
         emit_open(&t->e, "{");
         emit_raw(&t->e, body);
         emit_close(&t->e, "");
@@ -157,18 +179,21 @@ const char *ktext_print_hook(KText *t, const KStmt *s)
     emit_close(&t->e, ";");
     if (!cuda) {
         emit_function(&t->e, arena_printf(t->a, "TN_INLINE void %s_score", name),
-                      "const void *hook, float *restrict score, float *restrict slope, int64_t b, "
-                      "int64_t h, int64_t i, int64_t first, int64_t n");
+                      arena_printf(t->a,
+                                   "const void *%s, float *restrict %s, float *restrict %s, "
+                                   "int64_t %s, int64_t %s, int64_t %s, int64_t %s, int64_t %s",
+                                   x.hook, x.score, x.slope, at[0], at[1], at[2], x.first, x.n));
         emit_open(&t->e, "{");
-        emit_line(&t->e, "const struct %s_hook *const with = hook;", name);
-        emit_line(&t->e, "(void)with;");
-        print_members(t, body, COPIES, NULL);
+        emit_line(&t->e, "const struct %s_hook *const %s = %s;", name, x.with, x.hook);
+        emit_line(&t->e, "(void)%s;", x.with);
+        print_members(t, body, COPIES, x.with, NULL);
         emit_raw(&t->e, body);
         emit_close(&t->e, "");
     }
     emit_line(&t->e, "%s", "");
     t->e = around;
-    print_members(t, body, VALUES, &values);
+    scope_end(t, scope);
+    print_members(t, body, VALUES, NULL, &values);
     emit_line(&t->e, "const %s%s_hook hook = {%s};", cuda ? "" : "struct ", name, sb_text(&values));
     return name;
 }

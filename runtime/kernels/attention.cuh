@@ -60,7 +60,7 @@ TN_FN float tn_cu_att_kept(const uint64_t *key, int64_t keep, float grow, int64_
 
 /*@ cu_no_hook: */
 struct tn_cu_no_hook {
-    __device__ __forceinline__ float score(float s, int64_t, int64_t, int64_t, int64_t, float *) const { return s; }
+    __device__ __forceinline__ float operator()(float s, int64_t, int64_t, int64_t, int64_t, float *) const { return s; }
 };
 
 /*@ cu_att_seen: inf */
@@ -71,7 +71,7 @@ TN_FN float tn_cu_att_seen(float s, const float *bias, int64_t b, int64_t h, int
     *slope = 1.0f;
     if (t >= T || j >= S || (causal && j > t))
         return -tn_inf();
-    s = hook.score(s, b, h, t, j, slope);
+    s = hook(s, b, h, t, j, slope);
     return bias ? s + bias[t * m_t + j * m_s] : s;
 }
 
