@@ -291,39 +291,9 @@ static bool pieces_fit(const Fuser *f, const Node *n)
     return nc == 1 && loops <= 2;
 }
 
-static uint32_t uses(const Fuser *f, uint32_t id)
-{
-    return f->users.start[id + 1] - f->users.start[id];
-}
-
-static uint32_t only_user(const Fuser *f, uint32_t id)
-{
-    return f->users.list[f->users.start[id]];
-}
-
-/* A product that is only read transposed, element by element, is stored as it is read: then its
- * readers go through it row by row, too. Columns stay neighbours. */
-static void store_as_read(Fuser *f, uint32_t id)
-{
-    const uint32_t rank = val_info(f->p, f->g, (Val){id, 0})->rank;
-    if (uses(f, id) != 1 || f->keep[f->first[id]])
-        return;
-    const uint32_t u = only_user(f, id);
-    const Node *n = fuse_node(f, u);
-    if (n->op != OP_transpose || f->kind[u] != NODE_CONE || !uses(f, u) ||
-        node_attr(n, ATTR_perm).at[rank - 1] != (int64_t)rank - 1)
-        return;
-    for (uint32_t i = f->users.start[u]; i < f->users.start[u + 1]; i++)
-        if (!op_is_pointwise(fuse_node(f, f->users.list[i])->op))
-            return;
-    f->kind[u] = NODE_REAL;
-}
-
-void fuse_prepare_dot(Fuser *f, uint32_t id)
+static void prepare_operands(Fuser *f, uint32_t id)
 {
     const Node *n = fuse_node(f, id);
-    f->kind[id] = NODE_REAL;
-    store_as_read(f, id);
     for (int side = 0; side < 2; side++)
         if (in_pieces(f, n->in[side]) && !pieces_fit(f, n))
             store(f, n->in[side]);
@@ -347,6 +317,16 @@ void fuse_prepare_dot(Fuser *f, uint32_t id)
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
+
+static uint32_t uses(const Fuser *f, uint32_t id)
+{
+    return f->users.start[id + 1] - f->users.start[id];
+}
+
+static uint32_t only_user(const Fuser *f, uint32_t id)
+{
+    return f->users.list[f->users.start[id]];
+}
 
 static FuseRoot root_of(Val v, uint32_t stored)
 {
@@ -376,6 +356,19 @@ typedef struct {
     Strided c; /* by the axes of id's result */
 } Target;
 
+/* One product can write c. */
+static bool writes(const Fuser *f, uint32_t id, const Strided *c)
+{
+    const Node *n = fuse_node(f, id);
+    Strided a, b;
+    FuseGemm gemm;
+    if (n->op != OP_dot || in_pieces(f, n->in[0]) || in_pieces(f, n->in[1]))
+        return true;
+    return strided(f, n->in[0], &a) && strided(f, n->in[1], &b) &&
+           make_gemm(f, n, &a, val_info(f->p, f->g, n->in[0])->shape, &b,
+                     val_info(f->p, f->g, n->in[1])->shape, c, &gemm);
+}
+
 /* Gives the strides of `id`'s axes inside the storage of `out`, which is made of it by views. */
 static bool target_strides(const Fuser *f, uint32_t id, Val last, Val out, Target *t)
 {
@@ -387,7 +380,34 @@ static bool target_strides(const Fuser *f, uint32_t id, Val last, Val out, Targe
     TypeInfo type = *val_info(f->p, f->g, (Val){id, 0});
     t->c = (Strided){.source = out, .offset = dim_const(f->t, 0), .rank = type.rank};
     memcpy(t->c.stride, now, sizeof now);
-    return true;
+    return writes(f, id, &t->c);
+}
+
+/* A product that is only read transposed, element by element, is stored as it is read: then its
+ * readers go through it row by row, too. Columns stay neighbours. */
+static void store_as_read(Fuser *f, uint32_t id)
+{
+    const uint32_t rank = val_info(f->p, f->g, (Val){id, 0})->rank;
+    if (uses(f, id) != 1 || f->keep[f->first[id]])
+        return;
+    const uint32_t u = only_user(f, id);
+    const Node *n = fuse_node(f, u);
+    Target t;
+    if (n->op != OP_transpose || f->kind[u] != NODE_CONE || !uses(f, u) ||
+        node_attr(n, ATTR_perm).at[rank - 1] != (int64_t)rank - 1)
+        return;
+    for (uint32_t i = f->users.start[u]; i < f->users.start[u + 1]; i++)
+        if (!op_is_pointwise(fuse_node(f, f->users.list[i])->op))
+            return;
+    if (target_strides(f, id, (Val){u, 0}, (Val){u, 0}, &t))
+        f->kind[u] = NODE_REAL;
+}
+
+void fuse_prepare_dot(Fuser *f, uint32_t id)
+{
+    f->kind[id] = NODE_REAL;
+    prepare_operands(f, id);
+    store_as_read(f, id);
 }
 
 static Target find_target(const Fuser *f, uint32_t id)
@@ -399,9 +419,9 @@ static Target find_target(const Fuser *f, uint32_t id)
         Op op = fuse_node(f, u)->op;
         if ((op == OP_reshape || op == OP_transpose) && f->kind[u] != NODE_JOINED) {
             at = u;
-            if (f->kind[u] == NODE_REAL && target_strides(f, id, (Val){u, 0}, (Val){u, 0}, &better))
-                return better;
-            continue;
+            if (f->kind[u] != NODE_REAL)
+                continue;
+            return target_strides(f, id, (Val){u, 0}, (Val){u, 0}, &better) ? better : t;
         }
         if (added_in_place(f, u, at) && target_strides(f, id, (Val){at, 0}, (Val){u, 0}, &better)) {
             better.accumulate = true;
