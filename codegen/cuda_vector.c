@@ -112,15 +112,6 @@ static void find_loads(Cuda *c, KExpr e, Symbol axis, int width, Guard under, Lo
         find_loads(c, x->in[0], axis, width, x->pred, out);
 }
 
-static bool is_same_guard(Guard a, Guard b)
-{
-    bool same = a.n == b.n;
-    for (uint32_t i = 0; i < a.n && same; i++)
-        same = a.at[i].kind == b.at[i].kind && dim_same(a.at[i].a, b.at[i].a) &&
-               dim_same(a.at[i].b, b.at[i].b) && a.at[i].k == b.at[i].k;
-    return same;
-}
-
 /* Whether e is evaluated with `load` in every case: both arms of a select have it. An expression
  * that has it is marked by the next number. */
 static bool always_loads(const Cuda *c, KExpr e, KExpr load)
@@ -148,7 +139,7 @@ static bool loads_elsewhere(const Cuda *c, KExpr e, KExpr load, Guard under)
     if (c->t.seen[e.id] == c->t.mark)
         return false;
     c->t.seen[e.id] = c->t.mark;
-    for (uint32_t i = x->kind == KE_SELECT && is_same_guard(x->pred, under); i < x->nin; i++)
+    for (uint32_t i = x->kind == KE_SELECT && guard_same(x->pred, under); i < x->nin; i++)
         if (loads_elsewhere(c, x->in[i], load, under))
             return true;
     return false;

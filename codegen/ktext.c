@@ -43,9 +43,9 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     t.symbol = arena_array(a, const char *, nsymbols + 1);
     t.wide = arena_array(a, bool, nsymbols + 1);
     t.keeps = arena_array(a, const char *, k->keeps.n + 1);
-    static const char *const counters[][7] = {
-        [TARGET_C] = {"cell", "half", "l", "n_cells", "next", "rest"},
-        [TARGET_CUDA] = {"cell", "j", "k", "mask", "q"},
+    static const char *const counters[][8] = {
+        [TARGET_C] = {"cell", "half", "hook", "l", "n_cells", "next", "rest"},
+        [TARGET_CUDA] = {"cell", "hook", "j", "k", "mask", "q"},
     };
     for (int i = 0; counters[target][i]; i++)
         name_take(&t.names, counters[target][i]);

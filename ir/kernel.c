@@ -50,7 +50,7 @@ static uint64_t hash_expr(const KExprInfo *e)
     return hash_guard(h, e->pred);
 }
 
-static bool same_guard(Guard a, Guard b)
+bool guard_same(Guard a, Guard b)
 {
     if (a.n != b.n)
         return false;
@@ -77,7 +77,7 @@ static bool same_expr(const KExprInfo *a, const KExprInfo *b)
     for (uint32_t i = 0; i < MAX_RANK; i++)
         if (!dim_same(a->at[i], b->at[i]))
             return false;
-    return same_guard(a->pred, b->pred);
+    return guard_same(a->pred, b->pred);
 }
 
 static void grow_table(Program *p, Kernel *k)

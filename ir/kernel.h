@@ -213,6 +213,8 @@ enum { TURN_SIDE = 32, TURN_FEW = 16 /* a shorter axis is short */ };
 KTurn kernel_turn(const DimTable *t, Dim i, Dim j);
 
 Kernel *kernel_create(Program *p, Sym name, KClass class);
+/** The same terms in the same order. */
+bool guard_same(Guard a, Guard b);
 /** The expression, hash-consed; folds casts to the same type. */
 KExpr kernel_expr(Program *p, Kernel *k, KExprInfo info);
 static inline const KExprInfo *kexpr(const Kernel *k, KExpr e)
