@@ -50,7 +50,7 @@ static void analyse_block(KText *t, const KBlock *b, LoopStack *stack, int *star
             stack->loops[stack->n++] = s;
             analyse_block(t, &s->body, stack, start);
             stack->n--;
-        } else if (s->kind == KS_WHEN) {
+        } else if (s->kind == KS_WHEN || s->kind == KS_LAST) {
             analyse_block(t, &s->body, stack, start);
         } else if (s->kind == KS_ACC) {
             start[s->acc] = stack->n;

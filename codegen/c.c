@@ -250,6 +250,7 @@ void c_block(CPrint *c, const KBlock *b)
         case KS_CHECK:
             ktext_print_check(&c->t, s);
             break;
+        case KS_LAST: /* kernels for GPUs only */
         case KS_BARRIER:
             break; /* one thread works on a cell */
         case KS_CALL:

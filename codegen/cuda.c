@@ -92,7 +92,7 @@ static int lanes_width(const KBlock *b)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const KStmt *s = &b->at[i];
-        int inner = s->kind == KS_FOR || s->kind == KS_WHEN ? lanes_width(&s->body) : 1;
+        int inner = lanes_width(&s->body);
         if (s->kind == KS_FOR && s->loop == FOR_LANES && s->vec > inner)
             inner = s->vec;
         if (inner > 1)
@@ -388,6 +388,20 @@ static void print_when(Cuda *c, const KStmt *s)
     scope_end(&c->t, scope);
 }
 
+/* All of a team, or of a block, go on or none: what follows may meet. */
+static void print_last(Cuda *c, const KStmt *s)
+{
+    Scope scope = scope_begin(&c->t);
+    ktext_line(&c->t, s);
+    const bool one = dim_is_zero(cuda_dims(c), s->lo);
+    emit_open(&c->t.e, "if (%s(arrived%s%s, %s)) {",
+              s->over_block || c->lanes > 32 ? "tn_last_block" : "tn_last_team", one ? "" : " + ",
+              one ? "" : ktext_dim_at(&c->t, s->lo, PREC_SUM), ktext_dim(&c->t, s->hi).text);
+    cuda_block(c, &s->body);
+    emit_close(&c->t.e, "");
+    scope_end(&c->t, scope);
+}
+
 void cuda_block(Cuda *c, const KBlock *b)
 {
     KText *t = &c->t;
@@ -400,6 +414,9 @@ void cuda_block(Cuda *c, const KBlock *b)
             break;
         case KS_WHEN:
             print_when(c, s);
+            break;
+        case KS_LAST:
+            print_last(c, s);
             break;
         case KS_LET:
             print_let(c, s);
@@ -594,6 +611,8 @@ PrintedKernel cuda_kernel(Program *p, const Kernel *k, uint32_t number, StrBuf *
         print_cells(&c);
     if (t->reports)
         sb_printf(&params, "%sint *error", params.n ? ", " : "");
+    if (k->counters)
+        sb_printf(&params, "%sunsigned *arrived", params.n ? ", " : "");
     kernel_comment(p, k, number, out);
     sb_puts(out, sb_text(&hooks));
     t->e = ktext_frame(t, out);

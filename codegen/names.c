@@ -13,6 +13,7 @@ static const char *const reserved[] = {
     "alignas",
     "alignof",
     "and",
+    "arrived",
     "asin",
     "asm",
     "atan",

@@ -120,6 +120,8 @@ static void print_kernels(const HostModel *m, const PrintedKernel *printed, cons
                       at_least_one(k->teams), printed[i].block_cells);
         else
             sb_printf(&s, ", .cost = %d", cell_cost(m, k));
+        if (k->counters)
+            sb_printf(&s, ", .counters = %d", k->counters);
         if (printed[i].wide)
             sb_printf(&s, ", .wide = %#" PRIx64, printed[i].wide);
         if (m->places.n > 1)

@@ -38,7 +38,7 @@ typedef enum {
     CLASS_COPY,
     CLASS_OPAQUE /* calls a function of runtime/kernels: sort, scatter, cumulate.. */
 } KClass;
-typedef enum { K_IN, K_OUT, K_INOUT } KMode;
+typedef enum { K_IN, K_OUT /* a KS_LAST may read what the kernel stored */, K_INOUT } KMode;
 
 typedef struct {
     Sym name; /* unique in the kernel, a C identifier, after the model's name for the value */
@@ -116,6 +116,9 @@ typedef enum {
     KS_KEEP,
     KS_ACC, /* (re)starts an accumulator at its identity, here */
     KS_BARRIER,
+    KS_LAST,  /* CUDA: what the last of `hi` teams (over_block: blocks) that come to counter `lo`
+                 does  when all have stored; the outermost statement of a cell, or of another KS_LAST
+               */
     KS_CHECK, /* device error word when `pred` is false: index out of range; `site` names the line
                */
     KS_CALL   /* a function of runtime/kernels: see KStmt.call */
@@ -133,16 +136,16 @@ struct KStmt {
     KStmtKind kind;
     /* FOR */
     Symbol axis;
-    Dim lo, hi;
+    Dim lo, hi; /* LAST: number of the counter, and how many come to it */
     ForKind loop;
     bool grid_lanes; /* FOR_GRID: one cell a lane instead of one a team */
     int vec;         /* FOR_LANES: neighbours a lane owns; 1 normally */
-    KBlock body;     /* FOR, WHEN */
+    KBlock body;     /* FOR, WHEN, LAST */
     Guard pred;      /* WHEN, CHECK */
     KExpr expr;      /* LET STORE FOLD KEEP */
     Dim fold_index;  /* FOLD of argmax/argmin: linear index of the element */
     uint32_t acc;    /* ACC FOLD TOTAL */
-    bool over_block; /* TOTAL: all teams of the block, else the team */
+    bool over_block; /* TOTAL, LAST: all teams of the block, else the team */
     uint32_t keep;   /* KEEP */
     Dim keep_index;
     uint32_t param; /* STORE */
@@ -156,8 +159,8 @@ struct KStmt {
     const Dim *ints;
     uint32_t nargs, nints;
     bool reports;
-    /* Its hook, where it has one: what becomes of element hook_at (axes b, h, i, j) of scores, whose
-     * value is result 0 of accumulator 0, and the derivative of that, or {0} */
+    /* Its hook, where it has one: what becomes of element hook_at (axes b, h, i, j) of scores,
+     * whose value is result 0 of accumulator 0, and the derivative of that, or {0} */
     bool hooked; /* the function takes a hook */
     KExpr hook[2];
     Symbol hook_at[4];
@@ -189,6 +192,8 @@ typedef struct Kernel {
     KTile tile;
     bool turned; /* MAP on CUDA: blocks are tiles (kernel_turn) of the last two grid loops; operands
                     that lie along the last but one are turned in shared memory */
+    int counters; /* of its KS_LAST: numbers are below it; each launch has its own, all 0 before it
+                     and behind it */
     VEC(KParam) params;
     VEC(KExprInfo) exprs; /* [0] unused */
     VEC(KAcc) accs;
@@ -202,6 +207,8 @@ typedef struct Kernel {
     uint32_t *table; /* private to kernel.c */
     uint32_t table_size;
 } Kernel;
+
+enum { KERNEL_COUNTERS = 256 /* Kernel.counters, at most */ };
 
 /* The results of a block of a turned map: 32 x 32; where one axis is short, all of it by many. */
 typedef struct {

@@ -17,6 +17,12 @@ typedef struct {
     bool started;
 } AccState;
 
+/* How many came to a counter. */
+typedef struct {
+    const KStmt *at;
+    int64_t counter, lane, n;
+} Arrived;
+
 typedef struct {
     Program *p;
     DimTable *t;
@@ -31,6 +37,7 @@ typedef struct {
     int64_t *side_n;
     ScalarValue **keep;
     int64_t *keep_n;
+    VEC(Arrived) arrived;
     const char *failed;
     bool check;
 } Run;
@@ -361,6 +368,29 @@ static void keep(Run *r, const KStmt *s)
         fail(r, "index out of %s", "a kept value");
 }
 
+/* Whether all cells that come to the counter are there with this one; the counter is 0 again. The
+ * lanes of a grid count for themselves: each has cells of its own. */
+static bool is_last(Run *r, const KStmt *s)
+{
+    Arrived now = {s, size(r, s->lo), 0, 0};
+    const int64_t count = size(r, s->hi);
+    if (now.counter < 0 || now.counter >= r->k->counters)
+        fail(r, "%s", "there is no such counter");
+    for (const KBlock *b = &r->k->body; b->n == 1 && b->at[0].kind == KS_FOR; b = &b->at[0].body)
+        if (b->at[0].grid_lanes)
+            now.lane = r->values[b->at[0].axis.id];
+    uint32_t i = 0;
+    while (i < r->arrived.n && (r->arrived.at[i].at != s || r->arrived.at[i].lane != now.lane ||
+                                r->arrived.at[i].counter != now.counter))
+        i++;
+    if (i == r->arrived.n)
+        vec_push(r->p->cx->perm, &r->arrived, now);
+    if (++r->arrived.at[i].n < count)
+        return false;
+    r->arrived.at[i].n = 0;
+    return true;
+}
+
 static void run_block(Run *r, const KBlock *b);
 
 static void run_stmt(Run *r, const KStmt *s)
@@ -377,6 +407,10 @@ static void run_stmt(Run *r, const KStmt *s)
     }
     case KS_WHEN:
         if (holds(r, s->pred))
+            run_block(r, &s->body);
+        break;
+    case KS_LAST:
+        if (is_last(r, s))
             run_block(r, &s->body);
         break;
     case KS_LET:

@@ -609,6 +609,16 @@ static void parse_stmt(Parse *w, KBlock *b)
         when.pred = parse_guard(w);
         parse_block(w, &when.body);
         vec_push(w->p->cx->perm, b, when);
+    } else if (text_accept(&w->q, "last")) {
+        KStmt last = {.kind = KS_LAST};
+        text_expect(&w->q, "at");
+        last.lo = parse_dim(w);
+        text_expect(&w->q, "of");
+        last.hi = parse_dim(w);
+        text_expect(&w->q, "over");
+        last.over_block = find_word(w, over, 2) == 1;
+        parse_block(w, &last.body);
+        vec_push(w->p->cx->perm, b, last);
     } else if (text_accept(&w->q, "acc")) {
         parse_start(w, b);
     } else if (text_accept(&w->q, "total")) {
@@ -720,6 +730,8 @@ Kernel *kernel_parse(Program *p, uint32_t file)
         text_expect(&w.q, "x");
         w.k->teams = (int)text_integer_in(&w.q, 1, 1024);
     }
+    if (text_accept(&w.q, "counters"))
+        w.k->counters = (int)text_integer_in(&w.q, 1, KERNEL_COUNTERS);
     w.k->turned = text_accept(&w.q, "turned");
     if (text_accept(&w.q, "tile"))
         parse_tile(&w, &w.k->tile);

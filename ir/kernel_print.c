@@ -433,6 +433,14 @@ static void put_stmt(Print *w, const KStmt *s, int depth)
         put_guard(w, s->pred);
         put_body(w, &s->body, depth);
         break;
+    case KS_LAST:
+        sb_puts(w->out, "last at ");
+        put_dim(w, s->lo);
+        sb_puts(w->out, " of ");
+        put_dim(w, s->hi);
+        sb_printf(w->out, " over %s", s->over_block ? "block" : "team");
+        put_body(w, &s->body, depth);
+        break;
     case KS_LET:
         put_let(w, s);
         break;
@@ -527,6 +535,8 @@ static void print_kernel(const Program *p, const Kernel *k, bool anonymous, StrB
     }
     if (k->lanes != 1 || k->teams != 1)
         sb_printf(out, " team %d x %d", k->lanes, k->teams);
+    if (k->counters)
+        sb_printf(out, " counters %d", k->counters);
     if (k->turned)
         sb_puts(out, " turned");
     if (k->tile.m)

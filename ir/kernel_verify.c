@@ -5,12 +5,19 @@
 
 #include <string.h>
 
+/* The innermost KS_LAST around, and how many loops are around that. */
+typedef struct {
+    const KStmt *at;
+    uint32_t loops;
+} Last;
+
 typedef struct {
     const Program *p;
     const Kernel *k;
     DimTable *t;
     VEC(const KStmt *) loops; /* around, outermost first */
     VEC(Symbol) loaded;       /* integers in scope */
+    Last last;
     bool *started, *totalled; /* accumulators */
     bool *seen;               /* expressions, for one statement */
     bool *inside; /* loads whose place was compared with the shape: that holds everywhere */
@@ -133,7 +140,7 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
     case KE_LOAD:
         check_at(v, x->param, x->at, guarded || v->inside[e.id]);
         v->inside[e.id] |= !guarded;
-        if (!v->why && v->k->params.at[x->param].mode == K_OUT)
+        if (!v->why && v->k->params.at[x->param].mode == K_OUT && !v->last.at)
             bad(v, "%s is read, but only written to", param_name(v, x->param));
         if (!v->why && v->k->params.at[x->param].dtype != x->type)
             bad(v, "%s is loaded as another type", param_name(v, x->param));
@@ -188,6 +195,8 @@ static void check_store(Verify *v, const KStmt *s)
         for (uint32_t j = i + 1; j < v->loops.n; j++)
             used |= dim_mentions(v->t, v->loops.at[j]->lo, loop->axis) &&
                     names_axis(v, s, v->loops.at[j]->axis);
+        if (i < v->last.loops && !dim_mentions(v->t, v->last.at->lo, loop->axis))
+            continue;
         if (!used && (loop->loop == FOR_GRID || loop->loop == FOR_LANES))
             bad(v, "cells store the same element of %s", param_name(v, s->param));
     }
@@ -204,6 +213,24 @@ static void check_for(Verify *v, const KStmt *s)
     vec_push(v->p->cx->scratch, &v->loops, s);
     check_block(v, &s->body);
     v->loops.n--;
+}
+
+/* Behind it is one cell of all that come to the same counter. */
+static void check_last(Verify *v, const KStmt *s)
+{
+    int64_t lo, hi;
+    dim_interval(v->t, s->lo, &lo, &hi);
+    check_dim(v, s->lo);
+    check_dim(v, s->hi);
+    for (uint32_t i = 0; i < v->loops.n; i++)
+        if (v->loops.at[i]->loop != FOR_GRID)
+            bad(v, "%s", "cells are waited for in a loop");
+    if (!v->k->counters || hi < 0 || lo >= v->k->counters)
+        bad(v, "%s", "no such counter");
+    const Last outer = v->last;
+    v->last = (Last){s, v->loops.n};
+    check_block(v, &s->body);
+    v->last = outer;
 }
 
 static void check_total(Verify *v, uint32_t acc)
@@ -224,6 +251,9 @@ static void check_stmt(Verify *v, const KStmt *s)
     case KS_WHEN:
         check_guard(v, s->pred);
         check_block(v, &s->body);
+        break;
+    case KS_LAST:
+        check_last(v, s);
         break;
     case KS_LET:
         check_expr(v, s->expr, false);

@@ -255,7 +255,8 @@ static void walk_stmt(Walk *s, const KStmt *x, bool guarded, bool inner)
         walk_dim(s, x->at[i], guarded);
     bool loop = x->kind == KS_FOR;
     for (uint32_t i = 0; i < x->body.n; i++)
-        walk_stmt(s, &x->body.at[i], guarded || x->kind == KS_WHEN, inner || loop);
+        walk_stmt(s, &x->body.at[i], guarded || x->kind == KS_WHEN || x->kind == KS_LAST,
+                  inner || loop);
 }
 
 /* --- placing

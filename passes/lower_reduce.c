@@ -1,9 +1,13 @@
-/* lower_reduce.c: reductions whose results are few: long ones are cut into parts by shape, and a
- * second kernel joins the parts in fixed order.
+/* lower_reduce.c: reductions whose results are few: long ones are cut into parts by shape, which
+ * are joined in fixed order: by a second kernel, or on a GPU by the last cell that made one.
  *
  *   for g in 0..ceil(N/4096) grid { acc a: add  for i in 4096*g..min(..) lanes { a <- x[i] } ..
  *                                   store part[g] = a }
  *   acc a: add   for g in 0..ceil(N/4096) lanes { a <- part[g] }   total a   store s = a
+ *
+ *   for g in 0..ceil(N/4096) grid { ..  store part[g] = a
+ *     last at 0 of ceil(N/4096) { acc b: add  for h in 0..ceil(N/4096) lanes { b <- part[h] } .. }
+ * }
  *
  * Where the size is not known, both forms are made and a guard on it chooses: the bits depend on
  * shapes only. SPDX-License-Identifier: MIT */
@@ -16,7 +20,8 @@ enum {
     PART_LANES = 256,
     COLUMN_WHOLE = 1024, /* rows that one cell sums alone, for its columns */
     COLUMN_PART = 256,
-    FEW_ROWS = 64 /* more of them than this are parallel enough */
+    FEW_ROWS = 64,     /* more of them than this are parallel enough */
+    BLOCK_COLUMNS = 32 /* a block on a GPU works on these together */
 };
 
 static bool is_part(const Split *w, uint32_t root)
@@ -57,8 +62,8 @@ uint32_t lower_part(Lower *l, const FuseGroup *grp, uint32_t root, uint32_t resu
 }
 
 /* part[g, ...] for columns, else part[..., g]. */
-static Loc part_loc(Split *w, uint32_t root, uint32_t result, DType type, const LoopDomain *d,
-                    Dim g, Dim *at)
+Loc split_part(Split *w, uint32_t root, uint32_t result, DType type, const LoopDomain *d, Dim g,
+               Dim *at)
 {
     DimTable *t = w->l->t;
     Dim shape[FUSE_AXES + 1];
@@ -93,7 +98,7 @@ static void store_part(Split *w, KBuild *b, KBlock *block, uint32_t root, uint32
         sum.type = DT_i64;
     if (b->k->accs.at[acc].side)
         sum.index = dim_of(w->l->t, b->k->accs.at[acc].axis);
-    Loc loc = part_loc(w, root, result, sum.type, d, g, at);
+    Loc loc = split_part(w, root, result, sum.type, d, g, at);
     uint32_t param = kbuild_param(b, &loc, sum.type, K_OUT, w->l->h->buffers.at[loc.buf].name);
     KStmt *s = kblock_add(w->l->p, block, KS_STORE);
     s->param = param;
@@ -110,58 +115,22 @@ void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g)
             store_part(w, b, block, i, (uint32_t)r, d, g);
 }
 
-static Step *first_stage(Split *w)
+void split_results(const Split *w, KBuild *b, KBlock *block, const LoopDomain *d)
 {
-    Lower *l = w->l;
-    DimTable *t = l->t;
-    KBuild *b = kbuild_begin(l, lower_kernel_name(l, w->grp), CLASS_REDUCE);
-    LoopDomain d = kbuild_domain(b, w->grp);
-    KBlock fold = {0}, store = {0}, cell = {0};
-    RowAxes x;
-    row_split_axes(w->grp, w->reduced, &d, &x);
+    Dim at[MAX_RANK];
     for (uint32_t i = 0; i < w->grp->roots.n; i++) {
         const FuseRoot *r = &w->grp->roots.at[i];
-        if (!root_reduce(l, r))
+        if (w->side && !r->side)
             continue;
-        uint32_t acc = row_acc(b, r);
-        row_fold(b, &fold, w->grp, r, &d, acc);
-        kbuild_acc(b, r->val.node, acc);
+        row_result_index(b, w->grp, r, d, at);
+        root_store(b, block, r, at);
     }
-    KBlock *blocks[] = {&fold, &store};
-    kernel_collapse_all(b, x.reduced, &x.nreduced, blocks, 1);
-    const Dim size = part_size(w, t, &x), n = dim_symbol(t, x.reduced[0])->extent;
-    w->parts = dim_ceildiv(t, n, size);
-    w->size = size;
-    w->n = n;
-    w->rest = dim_const(t, 1);
-    for (uint32_t i = 1; i < x.nreduced; i++)
-        w->rest = dim_mul(t, w->rest, dim_symbol(t, x.reduced[i])->extent);
-    Symbol g = kbuild_axis(b, w->parts);
-    split_store(w, b, &store, &d, dim_of(t, g));
-    kernel_collapse_all(b, x.kept, &x.nkept, blocks, 2);
-    RowSched s = {.vec = 1};
-    if (l->o->cuda && !x.columns)
-        s.vec = sched_cuda_width(b, x.reduced[x.nreduced - 1], blocks, 2, true);
-    sched_row(b, &x, 0, &s);
-    if (!x.columns && b->k->lanes > PART_LANES)
-        b->k->lanes = PART_LANES; /* each with several loads under way */
-    for (uint32_t i = 0; i < b->k->accs.n; i++)
-        kblock_add(l->p, &cell, KS_ACC)->acc = i;
-    block_append(l, row_loops(b, &cell, &x, &s), &fold);
-    KStmt *loop = &vec_last(&cell);
-    loop->lo = dim_mul(t, size, dim_of(t, g));
-    loop->hi = dim_min(t, n, dim_add(t, loop->lo, size));
-    for (uint32_t i = 0; i < b->k->accs.n; i++)
-        row_total(b, &cell, i, &s);
-    block_append(l, &cell, &store);
-    *row_grid(b, &kbuild_for(b, &b->k->body, g, FOR_GRID)->body, &x, &s) = cell;
-    return kbuild_end(b, w->grp->site, lower_text(l, vec_last(&w->grp->roots).val));
 }
 
 /* --- second stage
  * -------------------------------------------------------------------------------------- */
 
-/* The second stage goes over the parts once or twice: a variance needs the mean of all first.
+/* It goes over the parts once or twice: a variance needs the mean of all first.
  *
  *   mean = sum of n[g] * mean[g] / n        var = sum of n[g] * (var[g] + (mean[g] - mean)^2) / n
  */
@@ -170,6 +139,7 @@ typedef struct {
     KBuild *b;
     const LoopDomain *d;
     Dim g;
+    bool here;      /* in the kernel that makes the parts */
     KBlock fold[2]; /* of each pass */
     VEC(uint32_t) accs[2];
 } Join;
@@ -194,8 +164,8 @@ static KExpr join_load(Join *j, uint32_t root, uint32_t result, Dim g)
     const Buffer *buf = &j->w->l->h->buffers.at[j->w->part[root][result]];
     KExprInfo e = {.kind = KE_LOAD, .type = buf->dtype};
     Dim at[FUSE_AXES + 1];
-    Loc loc = part_loc(j->w, root, result, e.type, j->d, g, at);
-    e.param = kbuild_param(j->b, &loc, e.type, K_IN, buf->name);
+    Loc loc = split_part(j->w, root, result, e.type, j->d, g, at);
+    e.param = kbuild_param(j->b, &loc, e.type, j->here ? K_OUT : K_IN, buf->name);
     for (uint32_t i = 0; i < loc.rank; i++)
         e.at[i] = at[i];
     return kernel_expr(j->b->l->p, j->b->k, e);
@@ -306,6 +276,26 @@ static LoopDomain kept_domain(const Split *w, KBuild *b)
     return d;
 }
 
+/* What the results are made of, and their stores. */
+static void join_all(Join *j, KBlock *store)
+{
+    const Split *w = j->w;
+    for (uint32_t i = 0; i < w->grp->roots.n; i++)
+        if (is_part(w, i))
+            join_root(j, i);
+    split_results(w, j->b, store, j->d);
+}
+
+/* At the axes that parts are of: the beginning. */
+static LoopDomain without_reduced(const Split *w, const LoopDomain *d)
+{
+    LoopDomain kept = *d;
+    for (uint32_t i = 0; i < w->grp->rank; i++)
+        if (w->reduced >> i & 1)
+            kept.at[i] = dim_const(w->l->t, 0);
+    return kept;
+}
+
 static bool second_stage(Split *w)
 {
     Lower *l = w->l;
@@ -316,16 +306,7 @@ static bool second_stage(Split *w)
     KBlock store = {0}, cell = {0};
     Symbol g = kbuild_axis(b, w->parts);
     Join j = {.w = w, .b = b, .d = &d, .g = dim_of(l->t, g)};
-    for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (is_part(w, i))
-            join_root(&j, i);
-    for (uint32_t i = 0; i < w->grp->roots.n; i++) {
-        Dim at[MAX_RANK];
-        if (w->side && !w->grp->roots.at[i].side)
-            continue;
-        row_result_index(b, w->grp, &w->grp->roots.at[i], &d, at);
-        root_store(b, &store, &w->grp->roots.at[i], at);
-    }
+    join_all(&j, &store);
     KBlock *blocks[] = {&j.fold[0], &j.fold[1], &store};
     kernel_collapse_all(b, x.kept, &x.nkept, blocks, 3);
     x.reduced[0] = g;
@@ -346,6 +327,139 @@ void split_join(Split *w)
 {
     while (!second_stage(w)) {
     }
+}
+
+/* Whether the last of the cells that make parts of a result can join them, so that no launch is
+ * needed for that: cells are teams, or all lanes of a block come to the same counter; and there is
+ * a counter for each. */
+static bool last_joins(const Split *w, int *counters)
+{
+    DimTable *t = w->l->t;
+    Dim kept = dim_const(t, 1), columns = kept;
+    for (uint32_t i = 0; i < w->grp->rank; i++)
+        if (!(w->reduced >> i & 1) && !dim_is_one(t, w->grp->domain[i])) {
+            columns = w->grp->domain[i];
+            kept = dim_mul(t, kept, columns);
+        }
+    int64_t lo, hi;
+    dim_interval(t, kept, &lo, &hi);
+    if (!w->l->o->cuda)
+        return false;
+    if (!w->columns) {
+        *counters = hi < FEW_ROWS ? (int)hi : FEW_ROWS;
+        return true;
+    }
+    *counters = hi / BLOCK_COLUMNS <= KERNEL_COUNTERS ? (int)(hi / BLOCK_COLUMNS) : 0;
+    return *counters && dim_divisible(t, columns, BLOCK_COLUMNS) == YES;
+}
+
+static Dim counter_of(const Split *w, const RowAxes *x)
+{
+    DimTable *t = w->l->t;
+    Dim cell = dim_const(t, 0);
+    for (uint32_t i = 0; i < x->nkept; i++)
+        cell =
+            dim_add(t, dim_mul(t, cell, dim_symbol(t, x->kept[i])->extent), dim_of(t, x->kept[i]));
+    return w->columns ? dim_floordiv(t, cell, dim_const(t, BLOCK_COLUMNS)) : cell;
+}
+
+/* The cell's last statement: the join, by the one that finds all parts there. */
+static void join_last(Join *j, KBlock *cell, const KBlock *store, const RowAxes *x,
+                      const RowSched *s, Symbol g)
+{
+    KBuild *b = j->b;
+    RowAxes over = *x;
+    RowSched plain = *s;
+    KStmt *last = kblock_add(b->l->p, cell, KS_LAST);
+    last->lo = counter_of(j->w, x);
+    last->hi = j->w->parts;
+    last->over_block = s->over_block;
+    over.reduced[0] = g;
+    over.nreduced = 1;
+    plain.vec = 1;
+    join_loops(j, &last->body, &over, &plain);
+    block_append(b->l, &last->body, store);
+}
+
+/* --- first stage ---------------------------------------------------------------------------- */
+
+static void fold_all(const Split *w, KBuild *b, KBlock *fold, const LoopDomain *d)
+{
+    for (uint32_t i = 0; i < w->grp->roots.n; i++) {
+        const FuseRoot *r = &w->grp->roots.at[i];
+        if (!root_reduce(w->l, r))
+            continue;
+        uint32_t acc = row_acc(b, r);
+        row_fold(b, fold, w->grp, r, d, acc);
+        kbuild_acc(b, r->val.node, acc);
+    }
+}
+
+/* The outermost reduced axis is cut. */
+static void cut_parts(Split *w, const RowAxes *x)
+{
+    DimTable *t = w->l->t;
+    w->size = part_size(w, t, x);
+    w->n = dim_symbol(t, x->reduced[0])->extent;
+    w->parts = dim_ceildiv(t, w->n, w->size);
+    w->rest = dim_const(t, 1);
+    for (uint32_t i = 1; i < x->nreduced; i++)
+        w->rest = dim_mul(t, w->rest, dim_symbol(t, x->reduced[i])->extent);
+}
+
+/* false: a result cannot be made where it was to be, and all is made again. */
+static bool first_stage(Split *w)
+{
+    Lower *l = w->l;
+    DimTable *t = l->t;
+    int counters = 0;
+    const bool joins = last_joins(w, &counters);
+    KBuild *b = kbuild_begin(l, lower_kernel_name(l, w->grp), CLASS_REDUCE);
+    LoopDomain d = kbuild_domain(b, w->grp);
+    KBlock fold = {0}, store = {0}, results = {0}, cell = {0};
+    RowAxes x;
+    row_split_axes(w->grp, w->reduced, &d, &x);
+    fold_all(w, b, &fold, &d);
+    const LoopDomain kept = without_reduced(w, &d);
+    Join j = {.w = w, .b = b, .d = &kept, .here = true};
+    KBlock *blocks[] = {&fold, &store, &j.fold[0], &j.fold[1], &results};
+    kernel_collapse_all(b, x.reduced, &x.nreduced, blocks, 1);
+    cut_parts(w, &x);
+    Symbol g = kbuild_axis(b, w->parts);
+    split_store(w, b, &store, &d, dim_of(t, g));
+    const uint32_t naccs = b->k->accs.n;
+    Symbol h = {0};
+    if (joins) {
+        h = kbuild_axis(b, w->parts);
+        j.g = dim_of(t, h);
+        join_all(&j, &results);
+    }
+    kernel_collapse_all(b, x.kept, &x.nkept, blocks, ARRAY_LEN(blocks));
+    RowSched s = {.vec = 1};
+    if (l->o->cuda && !x.columns)
+        s.vec = sched_cuda_width(b, x.reduced[x.nreduced - 1], blocks, 2, true);
+    sched_row(b, &x, 0, &s);
+    if (!x.columns && b->k->lanes > PART_LANES)
+        b->k->lanes = PART_LANES; /* each with several loads under way */
+    for (uint32_t i = 0; i < naccs; i++)
+        kblock_add(l->p, &cell, KS_ACC)->acc = i;
+    block_append(l, row_loops(b, &cell, &x, &s), &fold);
+    KStmt *loop = &vec_last(&cell);
+    loop->lo = dim_mul(t, w->size, dim_of(t, g));
+    loop->hi = dim_min(t, w->n, dim_add(t, loop->lo, w->size));
+    for (uint32_t i = 0; i < naccs; i++)
+        row_total(b, &cell, i, &s);
+    block_append(l, &cell, &store);
+    if (joins) {
+        b->k->counters = counters;
+        join_last(&j, &cell, &results, &x, &s, h);
+        if (!kbuild_in_place(b, &cell))
+            return false;
+    }
+    *row_grid(b, &kbuild_for(b, &b->k->body, g, FOR_GRID)->body, &x, &s) = cell;
+    kbuild_end(b, w->grp->site, lower_text(l, vec_last(&w->grp->roots).val));
+    w->joined = joins;
+    return true;
 }
 
 /* --- choice
@@ -380,8 +494,10 @@ void steps_when(Lower *l, uint32_t from, GuardTerm term)
 static void split(Split *w)
 {
     w->part = arena_alloc(w->l->a, sizeof *w->part * w->grp->roots.n);
-    first_stage(w);
-    split_join(w);
+    while (!first_stage(w)) {
+    }
+    if (!w->joined)
+        split_join(w);
 }
 
 /* Whole sums are for what is short, or has many of them: in parts, few long ones keep all cores

@@ -275,83 +275,6 @@ static void make_row(Lower *l, const FuseGroup *grp, Row *w)
         make_phase(w, i);
 }
 
-/* --- side sums
- * ---------------------------------------------------------------------------------------- */
-
-/* Rows are dealt out in shares, each with its own side sums: the first axes are grid axes as they
- * are, the next one is cut, the others are loops. */
-typedef struct {
-    uint32_t whole; /* axes in front of the one that is cut */
-    Symbol cut;     /* shares of axis `whole` */
-    Dim size, index;
-    Split split;
-} Shares;
-
-static void make_shares(Row *w, const RowAxes *x, Shares *s)
-{
-    DimTable *t = w->b->l->t;
-    Dim parts = dim_const(t, 1);
-    double cells = 1;
-    *s = (Shares){.index = dim_const(t, 0)};
-    while (s->whole + 1 < x->nkept &&
-           cells * dim_hint(t, dim_symbol(t, x->kept[s->whole])->extent) <= FUSE_SIDE_ROWS) {
-        Dim n = dim_symbol(t, x->kept[s->whole])->extent;
-        s->index = dim_add(t, dim_mul(t, s->index, n), dim_of(t, x->kept[s->whole++]));
-        parts = dim_mul(t, parts, n);
-        cells *= dim_hint(t, n);
-    }
-    /* what is left of the limits for the axis that is cut */
-    const int64_t most = (int64_t)(FUSE_SIDE_PARTS / cells);
-    Dim n = dim_symbol(t, x->kept[s->whole])->extent, rows = dim_const(t, 1);
-    for (uint32_t i = s->whole + 1; i < x->nkept; i++)
-        rows = dim_mul(t, rows, dim_symbol(t, x->kept[i])->extent);
-    int64_t inner;
-    int64_t least = dim_is_const(t, rows, &inner) && inner < FUSE_SIDE_ROWS && inner > 0
-                        ? (FUSE_SIDE_ROWS + inner - 1) / inner
-                        : 1;
-    if (!w->b->l->o->cuda)
-        least = 8 * least;
-    s->size = dim_max(t, dim_const(t, least), dim_ceildiv(t, n, dim_const(t, most < 1 ? 1 : most)));
-    Dim shares = dim_ceildiv(t, n, s->size);
-    s->cut = kbuild_axis(w->b, shares);
-    s->index = dim_add(t, dim_mul(t, s->index, shares), dim_of(t, s->cut));
-    s->split = (Split){.l = w->b->l,
-                       .grp = w->grp,
-                       .reduced = ~w->grp->reduced,
-                       .columns = true,
-                       .side = true,
-                       .part = arena_alloc(w->b->l->a, sizeof(uint32_t[2]) * w->grp->roots.n),
-                       .parts = dim_mul(t, parts, shares)};
-}
-
-/* The rows of one share in a loop, and behind it its side sums. */
-static void emit_shares(Row *w, Shares *sh, const RowAxes *x, const RowSched *s, const KBlock *row)
-{
-    KBuild *b = w->b;
-    DimTable *t = b->l->t;
-    KBlock share = {0};
-    for (uint32_t i = 0; i < w->grp->roots.n; i++)
-        if (w->grp->roots.at[i].side && w->acc[i])
-            kblock_add(b->l->p, &share, KS_ACC)->acc = w->acc[i] - 1;
-    KBlock *in = &share;
-    for (uint32_t i = sh->whole; i < x->nkept; i++) {
-        KStmt *loop = kbuild_for(b, in, x->kept[i], FOR_SERIAL);
-        if (i == sh->whole) {
-            loop->lo = dim_mul(t, sh->size, dim_of(t, sh->cut));
-            loop->hi = dim_min(t, loop->hi, dim_add(t, loop->lo, sh->size));
-        }
-        in = &loop->body;
-    }
-    *in = *row;
-    KBlock *lanes = row_loops(b, &share, x, s);
-    split_store(&sh->split, b, lanes, &w->d, sh->index);
-    KBlock *grid = &b->k->body;
-    for (uint32_t i = 0; i < sh->whole; i++)
-        grid = &kbuild_for(b, grid, x->kept[i], FOR_GRID)->body;
-    grid = &kbuild_for(b, grid, sh->cut, FOR_GRID)->body;
-    *grid = share;
-}
-
 /* --- the kernel
  * ---------------------------------------------------------------------------------------- */
 
@@ -365,7 +288,7 @@ static RowResult build_row(Lower *l, const FuseGroup *grp, GuardTerm *vectors, S
     make_row(l, grp, &w);
     RowAxes x;
     const bool side = is_side(grp);
-    Shares shares;
+    Split shares;
     uint32_t nside = 0;
     row_split_axes(grp, grp->reduced, &w.d, &x);
     x.columns = x.columns && grp->class == CLASS_REDUCE;
@@ -396,14 +319,14 @@ static RowResult build_row(Lower *l, const FuseGroup *grp, GuardTerm *vectors, S
     if (!kbuild_in_place(w.b, &cell))
         return ROW_AGAIN;
     if (side) {
-        make_shares(&w, &x, &shares);
-        emit_shares(&w, &shares, &x, &s, &cell);
+        if (!row_shares(&w, &shares, &x, &s, &cell))
+            return ROW_AGAIN;
     } else {
         *row_grid(w.b, &w.b->k->body, &x, &s) = cell;
     }
     *step = kbuild_end(w.b, grp->site, lower_text(l, grp->roots.at[grp->roots.n - 1].val));
-    if (side)
-        split_join(&shares.split);
+    if (side && !shares.joined)
+        split_join(&shares);
     return ROW_MADE;
 }
 

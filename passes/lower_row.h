@@ -41,7 +41,8 @@ typedef struct {
     uint32_t (*part)[2]; /* by root: buffer of the parts of each result, 0: none */
     Dim parts;           /* how many */
     Dim size, rest, n;   /* a part is at most `size` of `n` elements of the outermost reduced axis,
-                            each   of them `rest` of all axes together */
+                            each of them `rest` of all axes together */
+    bool joined;         /* by the kernel that makes them */
 } Split;
 
 uint32_t row_acc(KBuild *b, const FuseRoot *r);
@@ -63,6 +64,14 @@ uint32_t row_keeps(Row *w, const RowAxes *x, uint32_t nside);
 void row_online(Row *w);
 /** Stores the parts of the reductions `w` is about, as element `g` of each. */
 void split_store(Split *w, KBuild *b, KBlock *block, const LoopDomain *d, Dim g);
+/** Where element `g` of the parts is: its index goes to `at`. */
+Loc split_part(Split *w, uint32_t root, uint32_t result, DType type, const LoopDomain *d, Dim g,
+               Dim *at);
+/** The grid of rows in shares, with their side sums; false: all is to be made again. `made`: the
+ * parts, joined or not (lower_shares.c). */
+bool row_shares(Row *w, Split *made, const RowAxes *x, const RowSched *s, const KBlock *row);
+/** Stores what is made of the joined parts. */
+void split_results(const Split *w, KBuild *b, KBlock *block, const LoopDomain *d);
 /** The kernel that joins the parts. */
 void split_join(Split *w);
 void block_append(Lower *l, KBlock *to, const KBlock *from);

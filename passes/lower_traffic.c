@@ -39,7 +39,8 @@ static Dim product_of(DimTable *t, const Around *w)
 
 /* Around the body of a loop. A loop over a part of an axis, from a bound that an outer loop gives,
  * counts the whole axis, and that outer loop not at all: its parts make up the whole. One up to a
- * bound that an outer loop gives (the last share is shorter) counts as if it always were as long. */
+ * bound that an outer loop gives (the last share is shorter) counts as if it always were as long.
+ */
 static Around inside(DimTable *t, const Around *w, const KStmt *loop)
 {
     Around in = {.depth = 0};
@@ -50,8 +51,28 @@ static Around inside(DimTable *t, const Around *w, const KStmt *loop)
             in.n[in.depth++] = w->n[i];
         }
     in.axis[in.depth] = loop->axis;
-    const bool all = part || dim_mentions_kind(t, loop->hi, SYM_AXIS);
+    const bool all = part || dim_mentions_kind(t, loop->hi, SYM_AXIS) ||
+                     dim_mentions_kind(t, loop->hi, SYM_LOADED);
     in.n[in.depth++] = all ? dim_symbol(t, loop->axis)->extent : dim_sub(t, loop->hi, loop->lo);
+    return in;
+}
+
+static Dim smaller(DimTable *t, Dim a, Dim b)
+{
+    return dim_hint(t, a) <= dim_hint(t, b) ? a : b;
+}
+
+/* Around what one cell does of all that come to a counter. */
+static Around behind_counter(DimTable *t, const Around *w, const KStmt *last, int counters)
+{
+    Around in = {.depth = 0};
+    for (uint32_t i = 0; i < w->depth; i++)
+        if (dim_mentions(t, last->lo, w->axis[i])) {
+            in.axis[in.depth] = w->axis[i];
+            in.n[in.depth++] = w->n[i];
+        }
+    if (in.depth == 1 && !last->over_block)
+        in.n[0] = smaller(t, in.n[0], dim_const(t, counters));
     return in;
 }
 
@@ -96,11 +117,6 @@ static void add_loads(Loads *w, KExpr e, bool top)
         add_loads(w, x->in[i], false);
 }
 
-static Dim smaller(DimTable *t, Dim a, Dim b)
-{
-    return dim_hint(t, a) <= dim_hint(t, b) ? a : b;
-}
-
 static Dim param_elements(DimTable *t, const KParam *q)
 {
     Dim n = dim_const(t, 1);
@@ -137,6 +153,9 @@ static void count_block(Count *c, const KBlock *b, const Around *w)
             count_block(c, &s->body, &in);
         } else if (s->kind == KS_WHEN) {
             count_block(c, &s->body, w);
+        } else if (s->kind == KS_LAST) {
+            const Around in = behind_counter(t, w, s, k->counters);
+            count_block(c, &s->body, &in);
         }
     }
     for (uint32_t i = 0; i < k->params.n; i++) {
@@ -163,7 +182,7 @@ void kernel_traffic(Program *p, Kernel *k)
         const Dim size = dim_const(t, dtype_size(q->dtype)), all = param_elements(t, q);
         /* a call, or an index, reads without a load that is seen here */
         const Dim reads = c.reads[i].id ? c.reads[i] : all, least = c.most[i].id ? c.most[i] : all;
-        if (q->mode != K_OUT) {
+        if (q->mode != K_OUT || c.reads[i].id) {
             k->bytes_read = dim_add(t, k->bytes_read, dim_mul(t, size, reads));
             k->bytes_least = dim_add(t, k->bytes_least, dim_mul(t, size, least));
         }

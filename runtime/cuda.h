@@ -77,10 +77,12 @@ struct tn__gpu_model {
     void **constants;                /* per program and buffer: first_constant[program] + buffer */
     int32_t *first_constant, *words; /* per program and step alike: its error word, or -1 */
     int32_t *first_step;
-    int nwords;
-    CUdeviceptr word;  /* error words on the device, 4 numbers each */
-    int32_t *seen;     /* and what was copied of them, pinned */
-    bool wrote, asked; /* kernels that check ran since the last copy; a copy is on its way */
+    int32_t *counters; /* its first counter */
+    int nwords, ncounters;
+    CUdeviceptr word;    /* error words on the device, 4 numbers each */
+    CUdeviceptr arrived; /* counters */
+    int32_t *seen;       /* and what was copied of them, pinned */
+    bool wrote, asked;   /* kernels that check ran since the last copy; a copy is on its way */
     tn__gpu_model *next;
 };
 

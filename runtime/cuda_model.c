@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- error words ---------------------------------------------------------------------------------
+/* --- error words and counters --------------------------------------------------------------------
  * Each step whose kernel checks something has four numbers of its own, as a kernel knows only its
- * checks, and what it wrote is read much later. */
+ * checks, and what it wrote is read much later. Each step whose cells count themselves has counters
+ * of its own: they are 0 between launches, and calls of an instance follow each other. */
 
 static tn_status number_words(tn__gpu_model *x)
 {
@@ -25,14 +26,18 @@ static tn_status number_words(tn__gpu_model *x)
         buffers += d->programs[i].nbuffers + 1;
     }
     x->words = calloc((size_t)steps + 1, sizeof *x->words);
+    x->counters = calloc((size_t)steps + 1, sizeof *x->counters);
     x->constants = calloc((size_t)buffers + 1, sizeof *x->constants);
-    if (!x->words || !x->constants)
+    if (!x->words || !x->counters || !x->constants)
         return tn__fail(TN_MEMORY, "no memory for an instance");
     for (int i = 0; i < d->nprograms; i++)
         for (int k = 0; k < d->programs[i].nsteps; k++) {
             const tn_step *s = &d->programs[i].steps[k];
             const bool checks = s->kind == TN_STEP_LAUNCH && d->kernels[s->kernel].nchecks > 0;
             x->words[x->first_step[i] + k] = checks ? x->nwords++ : -1;
+            x->counters[x->first_step[i] + k] = x->ncounters;
+            if (s->kind == TN_STEP_LAUNCH)
+                x->ncounters += d->kernels[s->kernel].counters;
         }
     return TN_OK;
 }
@@ -59,6 +64,19 @@ static tn_status make_words(tn__gpu *g, tn__gpu_model *x)
         return TN_MEMORY;
     return tn__cu(g, g->cu->fill8(x->word, 0, words_bytes(x), g->base.stream->native),
                   "clearing error words");
+}
+
+static tn_status make_counters(tn__gpu *g, tn__gpu_model *x)
+{
+    const size_t bytes = (size_t)x->ncounters * sizeof(uint32_t);
+    if (!bytes)
+        return TN_OK;
+    x->arrived =
+        (CUdeviceptr)(uintptr_t)tn__gpu_alloc(&g->base, g->base.stream, bytes, TN_FOR_STATE);
+    if (!x->arrived)
+        return TN_MEMORY;
+    return tn__cu(g, g->cu->fill8(x->arrived, 0, bytes, g->base.stream->native),
+                  "clearing counters");
 }
 
 /* --- instances -----------------------------------------------------------------------------------
@@ -94,6 +112,8 @@ tn_status tn__gpu_open_model(tn_model *m)
         s = tn__gpu_module(g, m->d, &x->module);
     if (!s)
         s = make_words(g, x);
+    if (!s)
+        s = make_counters(g, x);
     list_model(g, x, true);
     if (s)
         return s;
@@ -117,6 +137,7 @@ void tn__gpu_close_model(tn_model *m)
         for (int k = 0; k <= m->d->programs[i].nbuffers; k++)
             tn__gpu_free(m->dev, x->constants[x->first_constant[i] + k], 0);
     tn__gpu_free(m->dev, (void *)(uintptr_t)x->word, 0);
+    tn__gpu_free(m->dev, (void *)(uintptr_t)x->arrived, 0);
     if (x->seen)
         g->cu->host_free(x->seen);
     tn__gpu_module_release(g, x->module);
@@ -124,6 +145,7 @@ void tn__gpu_close_model(tn_model *m)
     free(x->first_constant);
     free(x->first_step);
     free(x->words);
+    free(x->counters);
     free(x);
     m->impl = NULL;
 }
@@ -256,13 +278,13 @@ tn_status tn__gpu_constant(Call *c, int buffer, void **out)
 /* --- launches ------------------------------------------------------------------------------------
  */
 
-/* Parameters in the kernel's order: pointers, sizes, the error word. */
+/* Parameters in the kernel's order: pointers, sizes, the error word, the counters. */
 typedef struct {
     uint64_t pointers[TN_MAX_OPERANDS];
     int64_t wide[TN_MAX_SIZES];
     int32_t narrow[TN_MAX_SIZES];
-    CUdeviceptr word;
-    void *at[TN_MAX_OPERANDS + TN_MAX_SIZES + 1];
+    CUdeviceptr word, arrived;
+    void *at[TN_MAX_OPERANDS + TN_MAX_SIZES + 2];
 } Parameters;
 
 static tn_status parameters(Call *c, const tn_step *s, const tn_kernel *k, Parameters *p)
@@ -288,6 +310,8 @@ static tn_status parameters(Call *c, const tn_step *s, const tn_kernel *k, Param
     }
     if (k->nchecks)
         p->at[n++] = &p->word;
+    if (k->counters)
+        p->at[n++] = &p->arrived;
     return TN_OK;
 }
 
@@ -308,6 +332,9 @@ tn_status tn__gpu_launch(Call *c, int step)
     const int word = x->words[x->first_step[c->p - c->m->d->programs] + step];
     Parameters p;
     p.word = word >= 0 ? x->word + (CUdeviceptr)word * 4 * sizeof(int32_t) : 0;
+    p.arrived =
+        x->arrived +
+        (CUdeviceptr)x->counters[x->first_step[c->p - c->m->d->programs] + step] * sizeof(uint32_t);
     const tn_status e = parameters(c, s, k, &p);
     if (e)
         return e;

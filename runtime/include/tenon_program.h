@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define TN_ABI 3
+#define TN_ABI 4
 
 /* Sizes: postfix code, one word an operation; CONST, SYM and DIM are followed by one word. Division
  * floors. A size is the code from its start to TN_D_END. */
@@ -149,6 +149,7 @@ typedef struct {
     uint64_t wide;            /* CUDA: bit i: size i is a long long, not an int */
     tn_cpu_kernel *widest;    /* the same for processors with AVX-512 F, BW, DQ and VL; or NULL */
     uint64_t writes;          /* bit i: it writes at parameter i, or the 64th and later ones: bit 63 */
+    int32_t counters;         /* CUDA: unsigned numbers that a launch finds and leaves 0: the last parameter */
 } tn_kernel;
 
 /* LOOP: the steps up to END run `cells` times, with symbol `kernel` counting from 0, or down to 0;

@@ -114,9 +114,9 @@ static const tn_step broken_steps[] = {
 };
 static const char *const broken_checks[] = {"m.tn:9"};
 static const tn_kernel kernels[] = {
-    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0},
-    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0},
-    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL, 0, NULL, 0}};
+    {"scale", "m.tn:1", scale, 3, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0, 0},
+    {"bump", "m.tn:3", bump, 1, 0, 1, 1, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0, 0},
+    {"broken", "m.tn:9", broken, 1, 0, 1, 1, 0, 0, 1, broken_checks, 0, NULL, 0, NULL, 0, 0}};
 #define TABLES                                                                                     \
     .symbols = symbols, .code = code, .dim_code = dim_code, .lists = lists, .nsymbols = 1,         \
     .ndims = NDIMS
