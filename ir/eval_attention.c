@@ -169,11 +169,24 @@ static void forward_row(const Scores *s, int64_t b, int64_t h, int64_t t, double
     }
 }
 
+/* sum of y dy, or given: less the gradient of lse */
+static double delta_of(const Scores *s, int64_t b, int64_t h, int64_t t)
+{
+    EvalNode *q = s->q;
+    if (q->in[5]->rank == 3)
+        return q->in[5]->at[(b * s->H + h) * s->T + t].f;
+    const ScalarValue *dy = row(q->in[3], b, t, h), *y = row(q->in[5], b, t, h);
+    double sum = 0;
+    for (int64_t e = 0; e < s->E; e++)
+        sum += y[e].f * dy[e].f;
+    return sum;
+}
+
 static void backward_row(const Scores *s, int64_t b, int64_t h, int64_t t)
 {
     EvalNode *q = s->q;
     const int64_t at = (b * s->H + h) * s->T + t, g = h / (s->H / s->G);
-    const double lse = q->in[4]->at[at].f, delta = q->in[5]->at[at].f;
+    const double lse = q->in[4]->at[at].f, delta = delta_of(s, b, h, t);
     const ScalarValue *x = row(q->in[0], b, t, h), *dy = row(q->in[3], b, t, h);
     ScalarValue *dq = result_row(&q->out[0], b, t, h);
     for (int64_t j = 0; j < s->S; j++) {

@@ -105,6 +105,9 @@ const char *infer_attention_grad(Infer *q)
 {
     Dim scores[4];
     const char *error = bad_operands(q, 6, scores);
+    const TypeInfo y = *val_info(q->p, q->b->g, q->in[5]);
+    if (!error && !(y.rank == 4 && y.dtype == q->x[0].dtype) && !(y.rank == 3 && y.dtype == DT_f32))
+        error = "it is neither the result nor f32 of 3 axes that is given beside lse";
     for (int i = 0; i < 3 && !error; i++)
         error = infer_result(q, DT_f32, q->x[i].shape, 4);
     if (!error && q->attrs[attr_index(q->op, ATTR_mode)].at[0] & ATTENTION_BIAS_GRAD)

@@ -403,7 +403,7 @@ typedef struct {
 /** Result 1 is the log of the sum of exp of each row; +infinity (or NaN) where one sees nothing. */
 Val build_attention(Builder *b, Val q, Val k, Val v, const Attention *how);
 /** Results: gradients of q, k, v in f32; with `scores` that of the scores f32[B,H,T,S]. */
-Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val delta,
+Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val y,
                          const Attention *how, bool scores);
 /** The attributes and last operands of such a node. */
 Attention node_attention(const Node *n);

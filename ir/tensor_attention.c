@@ -36,10 +36,10 @@ Val build_attention(Builder *b, Val q, Val k, Val v, const Attention *how)
     return node(b, OP_attention, in, 3, how, false);
 }
 
-Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val delta,
+Val build_attention_grad(Builder *b, Val q, Val k, Val v, Val dy, Val lse, Val y,
                          const Attention *how, bool scores)
 {
-    Val in[8 + ATTENTION_CAPTURES] = {q, k, v, dy, lse, delta};
+    Val in[8 + ATTENTION_CAPTURES] = {q, k, v, dy, lse, y};
     return node(b, OP_attention_grad, in, 6, how, scores);
 }
 

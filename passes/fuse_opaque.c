@@ -25,7 +25,7 @@ bool op_updates_first(Op op)
     return op == OP_scatter;
 }
 
-/* Attention reads vectors of its operands: q, k, v, dy; any elements of a bias; the others whole.
+/* Attention reads vectors of its operands: q, k, v, dy, y; any elements of a bias; the others whole.
  */
 static FuseView view_of(const Fuser *f, const Node *n, uint32_t i)
 {
@@ -37,12 +37,13 @@ static FuseView view_of(const Fuser *f, const Node *n, uint32_t i)
         whole.stride[k] = size;
         size = dim_mul(f->t, size, t.shape[k]);
     }
-    if ((n->op != OP_conv && i >= vectors && i < fixed) || t.rank == 0 ||
+    const bool is_vectors = i < vectors || (i == 5 && fixed == 6 && t.rank == 4);
+    if ((n->op != OP_conv && !is_vectors && i < fixed) || t.rank == 0 ||
         !fuse_strided(f, n->in[i], &view))
         return whole;
     if (n->op == OP_conv)
         return view;
-    return i < vectors && !dim_is_one(f->t, view.stride[3]) ? whole : view;
+    return is_vectors && !dim_is_one(f->t, view.stride[3]) ? whole : view;
 }
 
 /* Where the elements of an operand lie, in their order. */

@@ -246,11 +246,21 @@ static void forward(Att *x)
     finish(x, 1, &lse);
 }
 
-/* q k v dy lse delta bias key, and what the hook reads */
+/* q k v dy lse y delta bias key, and what the hook reads */
 static void give_operands(Att *x, OpaqueCall *c, Dim bias[4])
 {
-    for (uint32_t i = 0; i < 6; i++)
+    const Loc nowhere = {0};
+    for (uint32_t i = 0; i < 5; i++)
         give(x, c, i, i < 4);
+    if (val_info(x->l->p, x->l->g, x->n->in[5])->rank == 4) {
+        give(x, c, 5, true);
+        opaque_arg(c, &nowhere, DT_f32, K_IN, (Sym){0});
+    } else {
+        opaque_arg(c, &nowhere, x->q.dtype, K_IN, (Sym){0});
+        for (int i = 0; i < 3; i++)
+            x->strides[x->nstrides++] = number(x, 0);
+        give(x, c, 5, false);
+    }
     give_optional(x, c, bias);
 }
 

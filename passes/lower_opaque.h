@@ -26,11 +26,11 @@ typedef struct {
  * arguments, then the number of the cell in each axis of the grid, then the sizes. */
 typedef struct {
     const char *function;
-    OpaqueArg args[12];
+    OpaqueArg args[16];
     uint32_t nargs;
     Dim grid[3];
     uint32_t ngrid;
-    Dim ints[40];
+    Dim ints[48];
     uint32_t nints;
     bool reports; /* an index may be out of range: error word and line come last */
     bool hooked;  /* the function takes a hook, which this makes, or NULL */

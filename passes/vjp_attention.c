@@ -1,7 +1,7 @@
 /* vjp_attention.c: derivatives of attention, and of its gradient.
  *
- *   y, lse = attention q, k, v          delta = sum(y * dy) - dlse
- *                                       dq, dk, dv = attention_grad q, k, v, dy, lse, delta
+ *   y, lse = attention q, k, v          dq, dk, dv = attention_grad q, k, v, dy, lse, y
+ *   where lse is used, too, instead of y: delta = sum(y * dy) - dlse
  *
  * The gradient is differentiated by its definition: scores are then in memory.
  * SPDX-License-Identifier: MIT */
@@ -14,20 +14,19 @@ static bool there(Val v)
     return v.node != 0;
 }
 
-static Val wide(Reverse *r, Val x)
-{
-    return build_cast(r->b, x, DT_f32);
-}
-
 /* --- first derivative ---------------------------------------------------------------------------
  */
 
-static Val delta_of(Reverse *r, Val y, Val dy, Val dlse)
+static Val wide(Builder *b, Val x)
 {
-    const Val products = build2(r->b, OP_mul, wide(r, y), wide(r, dy));
-    const Val sums = build_reduce(r->b, RED_add, products, (int64_t[]){3}, 1);
-    const Val delta = build_transpose(r->b, sums, (int64_t[]){0, 2, 1});
-    return there(dlse) ? build2(r->b, OP_sub, delta, dlse) : delta;
+    return build_cast(b, x, DT_f32);
+}
+
+static Val delta_of(Builder *b, Val y, Val dy)
+{
+    const Val products = build2(b, OP_mul, wide(b, y), wide(b, dy));
+    const Val sums = build_reduce(b, RED_add, products, (int64_t[]){3}, 1);
+    return build_transpose(b, sums, (int64_t[]){0, 2, 1});
 }
 
 void vjp_attention(Reverse *r, uint32_t id, const Node *n, const Val *dy)
@@ -38,8 +37,9 @@ void vjp_attention(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     vjp_stage(r, STAGE_BACKWARD);
     const Val d = there(dy[0]) ? dy[0] : vjp_full(r, 0, &t);
     const bool scores = there(how.bias) && vjp_wants(r, n, 3);
-    const Val g = build_attention_grad(r->b, n->in[0], n->in[1], n->in[2], d, lse,
-                                       delta_of(r, y, d, dy[1]), &how, scores);
+    const Val with = there(dy[1]) ? build2(r->b, OP_sub, delta_of(r->b, y, d), dy[1]) : y;
+    const Val g = build_attention_grad(r->b, n->in[0], n->in[1], n->in[2], d, lse, with, &how,
+                                       scores);
     for (uint32_t i = 0; i < 3; i++)
         vjp_give(r, n, i, build_cast(r->b, val_result(g, i), t.dtype));
     if (scores) {
@@ -85,7 +85,9 @@ static void gradient(const AttentionPlain *s, const Node *n, const Attention *ho
         dp = build2(b, OP_mul, dp, z);
         used = build2(b, OP_mul, p, z);
     }
-    const Val ds = build2(b, OP_mul, p, build2(b, OP_sub, dp, over_rows(s, n->in[5])));
+    const bool given = val_info(b->p, b->g, n->in[5])->rank == 3;
+    const Val delta = given ? n->in[5] : delta_of(b, n->in[5], n->in[3]);
+    const Val ds = build2(b, OP_mul, p, build2(b, OP_sub, dp, over_rows(s, delta)));
     const Val of = there(slope) ? build2(b, OP_mul, ds, slope) : ds; /* before the hook */
     out[0] = build_transpose(b, by(s, attention_product(s, of, k, 3, 2), how->scale),
                              (int64_t[]){0, 2, 1, 3});

@@ -158,12 +158,14 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
 /*@ cu_attention_dq_T: */
 template <class Hook>
 TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_mem *q, const T_mem *k, const T_mem *v,
-                                const T_mem *dy, const float *lse, const float *delta, const float *bias,
+                                const T_mem *dy, const float *lse, const T_mem *y, const float *delta,
+                                const float *bias,
                                 const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
                                 int64_t T, int64_t S, int64_t D, int64_t E, int64_t dq_b, int64_t dq_t,
                                 int64_t dq_h, int64_t q_b, int64_t q_t, int64_t q_h, int64_t k_b,
                                 int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t, int64_t v_h,
-                                int64_t y_b, int64_t y_t, int64_t y_h, int64_t m_b, int64_t m_h,
+                                int64_t y_b, int64_t y_t, int64_t y_h, int64_t o_b, int64_t o_t, int64_t o_h,
+                                int64_t m_b, int64_t m_h,
                                 int64_t m_t, int64_t m_s, int64_t causal, int64_t scale, int64_t keep,
                                 int64_t grow, const Hook &hook)
 {
@@ -174,13 +176,22 @@ TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_
     const int64_t last = causal && t0 + 32 < S ? t0 + 32 : S, t = t0 + r;
     const float *const m = bias ? bias + b * m_b + h * m_h : bias;
     const float by = tn_float_bits((uint32_t)scale);
-    const float row_lse = t < T ? lse[cell * T + t] : tn_inf(), row_delta = t < T ? delta[cell * T + t] : 0.0f;
+    const float row_lse = t < T ? lse[cell * T + t] : tn_inf();
+    float row_delta = delta && t < T ? delta[cell * T + t] : 0.0f;
     float sum[32];
     #pragma unroll
     for (int i = 0; i < 32; i++)
         sum[i] = 0.0f;
     tn_cu_att_load_T(rows_q, q + b * q_b + t0 * q_t + h * q_h, q_t, T - t0, 32, D, by);
     tn_cu_att_load_T(rows_y, dy + b * y_b + t0 * y_t + h * y_h, y_t, T - t0, 32, E, 1.0f);
+    if (!delta) {
+        const T_mem *const from = y + b * o_b + t * o_t + h * o_h;
+        __syncthreads();
+        for (int e = lane; e < E && t < T; e += 4)
+            row_delta = fmaf(T_load(from[e]), rows_y[r * 129 + e], row_delta);
+        row_delta += __shfl_xor_sync(~0u, row_delta, 1);
+        row_delta += __shfl_xor_sync(~0u, row_delta, 2);
+    }
     for (int64_t s0 = 0; s0 < last; s0 += 16) {
         float dp[4];
         __syncthreads();
@@ -227,17 +238,19 @@ TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_
 /*@ cu_attention_dkv_T: */
 template <class Hook>
 TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_mem *q, const T_mem *k, const T_mem *v,
-                                 const T_mem *dy, const float *lse, const float *delta, const float *bias,
+                                 const T_mem *dy, const float *lse, const T_mem *y, const float *delta,
+                                const float *bias,
                                  const uint64_t *key, int64_t cell, int64_t block, int64_t H, int64_t G,
                                  int64_t T, int64_t S, int64_t D, int64_t E, int64_t dk_b, int64_t dk_t,
                                  int64_t dk_h, int64_t dv_b, int64_t dv_t, int64_t dv_h, int64_t q_b,
                                  int64_t q_t, int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h,
                                  int64_t v_b, int64_t v_t, int64_t v_h, int64_t y_b, int64_t y_t,
-                                 int64_t y_h, int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s,
+                                 int64_t y_h, int64_t o_b, int64_t o_t, int64_t o_h, int64_t m_b, int64_t m_h,
+                                 int64_t m_t, int64_t m_s,
                                  int64_t causal, int64_t scale, int64_t keep, int64_t grow, const Hook &hook)
 {
     float *const rows_k = shared, *const rows_v = shared + 32 * 132, *const tile = shared + 64 * 132,
-                 *const w = tile + 16 * 129;
+                 *const w = tile + 16 * 129, *const deltas = w + 32 * 20;
     const int64_t b = cell / G, g = cell % G, each = H / G, s0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t j = s0 + r, first = causal ? s0 / 16 * 16 : 0;
@@ -272,11 +285,24 @@ TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_me
             __syncthreads();
             tn_cu_att_load_T(tile, dy + b * y_b + t0 * y_t + h * y_h, y_t, T - t0, 16, E, 1.0f);
             __syncthreads();
+            {
+                /* 8 lanes a row */
+                const int c = (int)threadIdx.x / 8, eighth = (int)threadIdx.x % 8;
+                const int64_t t = t0 + c;
+                float sum = delta && t < T && eighth == 0 ? delta[(b * H + h) * T + t] : 0.0f;
+                for (int e = eighth; e < E && t < T && !delta; e += 8)
+                    sum = fmaf(T_load(y[b * o_b + t * o_t + h * o_h + e]), tile[c * 129 + e], sum);
+                sum += __shfl_xor_sync(~0u, sum, 1);
+                sum += __shfl_xor_sync(~0u, sum, 2);
+                sum += __shfl_xor_sync(~0u, sum, 4);
+                if (eighth == 0)
+                    deltas[c] = sum;
+            }
+            __syncthreads();
             #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int64_t t = t0 + lane + 4 * i;
                 const float dp = tn_cu_att_dot(rows_v + r * 129, tile + (lane + 4 * i) * 129, E);
-                d[i] = p[i] * (dp * z[i] - (t < T ? delta[(b * H + h) * T + t] : 0.0f));
+                d[i] = p[i] * (dp * z[i] - deltas[lane + 4 * i]);
             }
             for (int c = 0; c < 16; c++) {
                 const float x = w[r * 20 + c];
@@ -311,27 +337,29 @@ TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_me
 /*@ cu_attention_grad_T: */
 template <class Hook>
 TN_FN void tn_cu_attention_grad_T(float *dq, float *dk, float *dv, float *dbias, const T_mem *q, const T_mem *k,
-                                  const T_mem *v, const T_mem *dy, const float *lse, const float *delta,
+                                  const T_mem *v, const T_mem *dy, const float *lse, const T_mem *y, const float *delta,
                                   const float *bias, const uint64_t *key, int64_t block, int64_t H, int64_t G,
                                   int64_t T, int64_t S, int64_t D, int64_t E, int64_t dq_b, int64_t dq_t,
                                   int64_t dq_h, int64_t dk_b, int64_t dk_t, int64_t dk_h, int64_t dv_b,
                                   int64_t dv_t, int64_t dv_h, int64_t q_b, int64_t q_t, int64_t q_h,
                                   int64_t k_b, int64_t k_t, int64_t k_h, int64_t v_b, int64_t v_t,
-                                  int64_t v_h, int64_t y_b, int64_t y_t, int64_t y_h, int64_t m_b,
+                                  int64_t v_h, int64_t y_b, int64_t y_t, int64_t y_h, int64_t o_b, int64_t o_t,
+                                  int64_t o_h, int64_t m_b,
                                   int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal, int64_t scale,
                                   int64_t keep, int64_t grow, int64_t nothing, int64_t keys, const Hook &hook)
 {
     /* `keys` blocks have keys, the others rows */
     (void)nothing; /* lse says it */
-    __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20];
+    __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20 + 16];
     const int64_t each_k = (S + 31) / 32, each_q = (T + 31) / 32, rest = block - keys;
     if (rest < 0)
-        tn_cu_attention_dkv_T(shared, dk, dv, q, k, v, dy, lse, delta, bias, key, block / each_k, block % each_k,
+        tn_cu_attention_dkv_T(shared, dk, dv, q, k, v, dy, lse, y, delta, bias, key, block / each_k, block % each_k,
                               H, G, T, S, D, E, dk_b, dk_t, dk_h, dv_b, dv_t, dv_h, q_b, q_t, q_h, k_b, k_t, k_h,
-                              v_b, v_t, v_h, y_b, y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow,
+                              v_b, v_t, v_h, y_b, y_t, y_h, o_b, o_t, o_h, m_b, m_h, m_t, m_s, causal, scale, keep,
+                              grow,
                               hook);
     else
-        tn_cu_attention_dq_T(shared, dq, dbias, q, k, v, dy, lse, delta, bias, key, rest / each_q, rest % each_q,
+        tn_cu_attention_dq_T(shared, dq, dbias, q, k, v, dy, lse, y, delta, bias, key, rest / each_q, rest % each_q,
                              H, G, T, S, D, E, dq_b, dq_t, dq_h, q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h, y_b,
-                             y_t, y_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow, hook);
+                             y_t, y_h, o_b, o_t, o_h, m_b, m_h, m_t, m_s, causal, scale, keep, grow, hook);
 }

@@ -293,22 +293,40 @@ TN_FN void tn_att_share(float *restrict p, float *restrict dp, float *restrict d
     }
 }
 
+/*@ att_sum_T: */
+TN_FN float tn_att_sum_T(const T_mem *y, const float *dy, int64_t E)
+{
+    /* sum of y dy, 16 sums side by side */
+    float sum[16] = {0};
+    int64_t e = 0;
+    for (; e + 16 <= E; e += 16)
+        for (int i = 0; i < 16; i++)
+            sum[i] = fmaf(T_load(y[e + i]), dy[e + i], sum[i]);
+    for (int i = 0; e + i < E; i++)
+        sum[i] = fmaf(T_load(y[e + i]), dy[e + i], sum[i]);
+    for (int n = 8; n; n /= 2)
+        for (int i = 0; i < n; i++)
+            sum[i] += sum[i + n];
+    return sum[0];
+}
+
 /*@ attention_grad_T: */
 TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq, float *restrict dk, float *restrict dv, float *restrict dbias,
                                const T_mem *q, const T_mem *k, const T_mem *v, const T_mem *dy,
-                               const float *lse, const float *delta, const float *bias,
+                               const float *lse, const T_mem *y, const float *delta, const float *bias,
                                const uint64_t *key, int64_t cell, int64_t H, int64_t G, int64_t T, int64_t S,
                                int64_t D, int64_t E, int64_t dq_b, int64_t dq_t, int64_t dq_h, int64_t dk_b,
                                int64_t dk_t, int64_t dk_h, int64_t dv_b, int64_t dv_t, int64_t dv_h,
                                int64_t q_b, int64_t q_t, int64_t q_h, int64_t k_b, int64_t k_t, int64_t k_h,
                                int64_t v_b, int64_t v_t, int64_t v_h, int64_t y_b, int64_t y_t, int64_t y_h,
-                               int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal,
+                               int64_t o_b, int64_t o_t, int64_t o_h, int64_t m_b, int64_t m_h, int64_t m_t, int64_t m_s, int64_t causal,
                                int64_t scale, int64_t keep, int64_t grow, int64_t nothing, const void *hook)
 {
     /* a cell is a head of k and v; all heads of q that share it, one after another */
     float rows_q[64 * 128], rows_y[64 * 128], block_k[128 * 64], rows_k[64 * 128], block_v[128 * 64];
     float sum_k[64 * 128], sum_v[64 * 128], p[64 * 64], dp[64 * 64], ds[64 * 64], kept[64 * 64];
     float slope[64 * 64]; /* the hook's */
+    float deltas[4096], behind[64]; /* of the first rows; of those behind them, each time anew */
     (void)nothing;
     const int64_t b = cell / G, g = cell % G, share = H / G, wide = (D + 31) / 32 * 32, broad = (E + 31) / 32 * 32;
     const float by = tn_float_bits((uint32_t)scale);
@@ -346,9 +364,15 @@ TN_FN __attribute__((always_inline)) void tn_attention_grad_T(float *restrict dq
                 tn_att_mask(p, rows, t0, s0, S, bias ? bias + b * m_b + h * m_h : NULL, m_t, m_s, (int)causal);
                 if (key)
                     tn_att_drop(kept, key, keep, tn_float_bits((uint32_t)grow), (head * T + t0) * S, rows, s0, S);
+                const int64_t at = (h - g * share) * T + t0;
+                float *const sums = at + rows <= 4096 ? deltas + at : behind;
+                if (s0 == 0 || sums == behind)
+                    for (int64_t r = 0; r < rows; r++)
+                        sums[r] = delta ? delta[head * T + t0 + r]
+                                        : tn_att_sum_T(y + b * o_b + (t0 + r) * o_t + h * o_h, rows_y + r * broad, E);
                 for (int64_t r = 0; r < rows; r++)
                     tn_att_share(p + r * 64, dp + r * 64, ds + r * 64, key ? kept + r * 64 : NULL,
-                                 lse[head * T + t0 + r], delta[head * T + t0 + r]);
+                                 lse[head * T + t0 + r], sums[r]);
                 if (dbias)
                     for (int64_t r = 0; r < rows; r++)
                         for (int64_t c = 0; c < cols; c++)
