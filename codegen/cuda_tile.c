@@ -172,6 +172,28 @@ static void print_store(Tile *w, uint32_t acc)
     scope_end(t, scope);
 }
 
+/* What the last block at a tile does with each element. */
+static void print_last(Tile *w, const KStmt *last)
+{
+    Cuda *c = w->c;
+    KText *t = &c->t;
+    Scope scope = scope_begin(t);
+    emit_line(&t->e, "__device__ __forceinline__ void last(int %s, int %s) const",
+              t->symbol[w->m->axis.id], t->symbol[w->n->axis.id]);
+    emit_open(&t->e, "{");
+    c->in_lanes = true;
+    c->cell_per_lane = true;
+    cuda_block(c, &last->body);
+    emit_close(&t->e, "");
+    scope_end(t, scope);
+}
+
+static const KStmt *last_of(const Tile *w)
+{
+    const KStmt *s = w->cell->n ? &w->cell->at[w->cell->n - 1] : NULL;
+    return s && s->kind == KS_LAST ? s : NULL;
+}
+
 static void print_members(Tile *w, const Symbol *sizes, uint32_t nsizes)
 {
     KText *t = &w->c->t;
@@ -199,6 +221,8 @@ static void print_hooks(Tile *w, const char *name, const Symbol *sizes, uint32_t
     print_loader(w, "a", w->a, w->m, tile->a_by_k, tile->a_bytes);
     print_loader(w, "b", w->b, w->n, tile->b_by_k, tile->b_bytes);
     print_store(w, w->fold->acc);
+    if (last_of(w))
+        print_last(w, last_of(w));
     emit_close(&t->e, ";");
     emit_line(&t->e, "%s", "");
 }
@@ -243,6 +267,25 @@ static void print_body(Tile *w, const char *name, const Symbol *sizes, uint32_t 
               ktext_dim(t, w->k->hi).text);
 }
 
+/* Shares of k are the outermost loop: all tiles of one share, then those of the next. */
+static void print_join(Tile *w)
+{
+    KText *t = &w->c->t;
+    const KTile *tile = &t->k->tile;
+    const char *tiles = "columns * rows";
+    for (int i = w->ngrid - 3; i > 0; i--)
+        tiles = arena_printf(t->a, "%s * %s", tiles, ktext_dim_at(t, w->grid[i]->hi, PREC_UNARY));
+    emit_line(&t->e, "const int tiles = %s;", tiles);
+    emit_in(&t->e, "if (tn_last_block(arrived + blockIdx.x %% tiles, gridDim.x / tiles))");
+    emit_in(&t->e, "for (int e = threadIdx.x; e < %d; e += %d)", tile->m * tile->n, w->c->lanes);
+    emit_in(&t->e, "if (m0 + e / %d < %s && n0 + e %% %d < %s)", tile->n,
+            ktext_dim_at(t, w->m->hi, PREC_SUM), tile->n, ktext_dim_at(t, w->n->hi, PREC_SUM));
+    emit_line(&t->e, "h.last(m0 + e / %d, n0 + e %% %d);", tile->n, tile->n);
+    emit_out(&t->e);
+    emit_out(&t->e);
+    emit_out(&t->e);
+}
+
 void cuda_tile(Cuda *c, const char *name, const Symbol *sizes, uint32_t nsizes, StrBuf *hooks)
 {
     KText *t = &c->t;
@@ -259,4 +302,6 @@ void cuda_tile(Cuda *c, const char *name, const Symbol *sizes, uint32_t nsizes, 
     print_hooks(&w, name, sizes, nsizes);
     t->e = body;
     print_body(&w, name, sizes, nsizes);
+    if (last_of(&w))
+        print_join(&w);
 }

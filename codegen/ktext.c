@@ -51,7 +51,7 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
         name_take(&t.names, counters[target][i]);
     static const char *const hooks[] = {
         "a",     "b", "store", "T",  "S",    "W",      "to",
-        "chunk", "h", "m0",    "n0", "rows", "columns"}; /* of tiles (cuda_tile.c) */
+        "chunk", "h", "m0",    "n0", "rows", "columns", "tiles", "e"}; /* of tiles (cuda_tile.c) */
     for (size_t i = 0; k->tile.m && target == TARGET_CUDA && i < ARRAY_LEN(hooks); i++)
         name_take(&t.names, hooks[i]);
     for (uint32_t i = 0; i < k->params.n; i++)

@@ -369,7 +369,7 @@ static void keep(Run *r, const KStmt *s)
 }
 
 /* Whether all cells that come to the counter are there with this one; the counter is 0 again. The
- * lanes of a grid count for themselves: each has cells of its own. */
+ * lanes of a grid, and the elements of a tile, count for themselves: each has cells of its own. */
 static bool is_last(Run *r, const KStmt *s)
 {
     Arrived now = {s, size(r, s->lo), 0, 0};
@@ -377,8 +377,10 @@ static bool is_last(Run *r, const KStmt *s)
     if (now.counter < 0 || now.counter >= r->k->counters)
         fail(r, "%s", "there is no such counter");
     for (const KBlock *b = &r->k->body; b->n == 1 && b->at[0].kind == KS_FOR; b = &b->at[0].body)
-        if (b->at[0].grid_lanes)
-            now.lane = r->values[b->at[0].axis.id];
+        if (b->at[0].grid_lanes || (r->k->tile.m && b->at[0].loop == FOR_GRID))
+            now.lane = dim_mentions(r->t, s->lo, b->at[0].axis)
+                           ? now.lane << 20 | r->values[b->at[0].axis.id]
+                           : 0;
     uint32_t i = 0;
     while (i < r->arrived.n && (r->arrived.at[i].at != s || r->arrived.at[i].lane != now.lane ||
                                 r->arrived.at[i].counter != now.counter))

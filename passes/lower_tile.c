@@ -6,7 +6,8 @@
  *     acc sum: add   for k in 0..K serial { sum <- h[m, k] * w[k, n] }   total sum
  *     store y[m, n] = relu(sum + bias[n]) } } }
  *
- * Few results that are long sums (gradients of weights) are made in shares of k, which a second
+ * Few results that are long sums (gradients of weights) are made in shares of k, which the last
+ * block that makes one of a tile joins, or, where there are many, a second
  * kernel adds up.  SPDX-License-Identifier: MIT */
 #include "passes/lower_tile.h"
 #include "passes/sched_cuda.h"
@@ -16,7 +17,9 @@ enum {
     SMALL = 64,         /* of a small one: 128 threads on tensor cores, else 256 */
     ENOUGH_TILES = 132, /* keep the processors of a large GPU busy */
     SHARE = 256,        /* of k, at least; a multiple of all stages */
-    MOST_SHARES = 32
+    MOST_SHARES = 32,
+    LAST_SHARES =
+        16 /* more of them would keep the last block busy for longer than a launch takes */
 };
 
 typedef struct {
@@ -73,8 +76,9 @@ static void choose_shares(Tile *w)
     n = n > MOST_SHARES ? MOST_SHARES : n;
     const Dim step = dim_const(t, SHARE);
     const Dim steps = dim_ceildiv(t, p->k, dim_const(t, (int64_t)SHARE * n));
-    w->length = dim_mul(t, step, dim_max(t, steps, dim_const(t, 1))); /* of nothing, too */
-    w->shares = dim_ceildiv(t, p->k, w->length);
+    w->length = dim_mul(t, step, dim_max(t, steps, dim_const(t, 1)));
+    /* of nothing, too: its sum is a result */
+    w->shares = dim_max(t, dim_const(t, 1), dim_ceildiv(t, p->k, w->length));
 }
 
 static Symbol batch_axis(Tile *w, Dim extent, Dim *at)
@@ -372,6 +376,71 @@ static bool tile_kernel(Lower *l, const TileProduct *p, TileSize size, uint32_t 
 /* --- shares of k ---------------------------------------------------------------------------------
  */
 
+/* The element of c that `of`, an element of the product, is: where the inner axis is cut off, n is
+ * two axes there. */
+static void store_joined(Tile *w, KBuild *b, KBlock *block, uint32_t acc, const Dim of[3])
+{
+    Lower *l = w->l;
+    const TileProduct *p = w->p;
+    const DType type = b->k->accs.at[acc].type;
+    KStmt *s = kblock_add(l->p, block, KS_STORE);
+    s->param = kbuild_param(b, &p->to, p->out, K_OUT, p->name);
+    s->expr = kbuild_cast(
+        b, kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = type, .acc = acc}), p->out);
+    s->site = p->grp->site;
+    s->at[0] = p->inner.id ? dim_floordiv(l->t, of[2], p->inner) : dim_const(l->t, 0);
+    s->at[1] = of[0];
+    s->at[2] = of[1];
+    s->at[3] = p->inner.id ? dim_mod(l->t, of[2], p->inner) : of[2];
+}
+
+static uint32_t sum_acc(Tile *w, KBuild *b, DType type)
+{
+    KAcc acc = {.reducer = RED_add, .type = type, .name = kbuild_name(b, (Sym){0}, "sum")};
+    vec_push(w->l->a, &b->k->accs, acc);
+    return b->k->accs.n - 1;
+}
+
+static void fold_share(Tile *w, KBuild *b, KBlock *block, uint32_t acc, const KExprInfo *load)
+{
+    KStmt *fold = kblock_add(w->l->p, block, KS_FOLD);
+    fold->acc = acc;
+    fold->expr = kernel_expr(w->l->p, b->k, *load);
+    fold->site = w->p->grp->site;
+}
+
+/* Whether the last block at a tile can join its shares: there is a counter for each tile. */
+static bool last_joins(const Tile *w, int *counters)
+{
+    int64_t lo, hi;
+    dim_interval(w->l->t, count_tiles(w->l, w->p, SMALL), &lo, &hi);
+    *counters = hi <= KERNEL_COUNTERS ? (int)hi : 0;
+    return hi <= KERNEL_COUNTERS && hi > 0 && dim_hint(w->l->t, w->shares) <= LAST_SHARES;
+}
+
+/* c = the sum over the shares, by the block that finds all of a tile's there. */
+static void join_last(Tile *w, const Loc *parts, DType type)
+{
+    KBuild *b = w->b;
+    DimTable *t = w->l->t;
+    const Dim size = dim_const(t, b->k->tile.n), of[] = {w->at[1], w->at[2], w->at[3]};
+    const Symbol share = kbuild_axis(b, w->shares);
+    KStmt *last = kblock_add(w->l->p, &w->stores, KS_LAST);
+    const Dim row =
+        dim_add(t, dim_mul(t, of[0], dim_ceildiv(t, w->p->m, size)), dim_floordiv(t, of[1], size));
+    last->lo =
+        dim_add(t, dim_mul(t, row, dim_ceildiv(t, w->p->n, size)), dim_floordiv(t, of[2], size));
+    last->hi = w->shares;
+    last->over_block = true;
+    const uint32_t acc = sum_acc(w, b, type);
+    KExprInfo load = {.kind = KE_LOAD, .type = type, .at = {dim_of(t, share), of[0], of[1], of[2]}};
+    load.param = kbuild_param(b, parts, type, K_OUT, sym_of(w->l->p->cx->names, "shares"));
+    kblock_add(w->l->p, &last->body, KS_ACC)->acc = acc;
+    fold_share(w, b, &kbuild_for(b, &last->body, share, FOR_SERIAL)->body, acc, &load);
+    kblock_add(w->l->p, &last->body, KS_TOTAL)->acc = acc;
+    store_joined(w, b, &last->body, acc, of);
+}
+
 /* c = the sum over the shares of what each has made. */
 static void join_shares(Tile *w, const Loc *parts, DType type)
 {
@@ -382,13 +451,11 @@ static void join_shares(Tile *w, const Loc *parts, DType type)
     const Dim all = dim_mul(t, p->batch[1], dim_mul(t, p->m, p->n));
     const Symbol i = kbuild_axis(b, all), share = kbuild_axis(b, w->shares);
     const Dim flat_shape[] = {all}, flat_at[] = {dim_of(t, i)};
-    Dim shape[] = {p->batch[1], p->m, p->n}, from[3], at[4];
+    Dim shape[] = {p->batch[1], p->m, p->n}, from[3];
     index_reshape(t, shape, 3, flat_shape, 1, flat_at, from);
     KStmt *grid = kbuild_for(b, &b->k->body, i, FOR_GRID);
     grid->grid_lanes = true;
-    KAcc acc = {.reducer = RED_add, .type = type, .name = kbuild_name(b, (Sym){0}, "sum")};
-    vec_push(l->a, &b->k->accs, acc);
-    kblock_add(l->p, &grid->body, KS_ACC)->acc = 0;
+    kblock_add(l->p, &grid->body, KS_ACC)->acc = sum_acc(w, b, type);
     Loc flat = {.buf = parts->buf, .offset = parts->offset, .rank = 2};
     flat.shape[0] = w->shares;
     flat.shape[1] = flat.stride[0] = all;
@@ -397,25 +464,9 @@ static void join_shares(Tile *w, const Loc *parts, DType type)
     load.param = kbuild_param(b, &flat, type, K_IN, sym_of(l->p->cx->names, "shares"));
     load.at[0] = dim_of(t, share);
     load.at[1] = dim_of(t, i);
-    KStmt *fold = kblock_add(l->p, &kbuild_for(b, &grid->body, share, FOR_TEAMS)->body, KS_FOLD);
-    fold->expr = kernel_expr(l->p, b->k, load);
-    fold->site = p->grp->site;
+    fold_share(w, b, &kbuild_for(b, &grid->body, share, FOR_TEAMS)->body, 0, &load);
     kblock_add(l->p, &grid->body, KS_TOTAL)->over_block = true;
-    at[0] = dim_const(t, 0);
-    at[1] = from[0];
-    at[2] = from[1];
-    at[3] = from[2];
-    if (p->inner.id) {
-        at[0] = dim_floordiv(t, from[2], p->inner);
-        at[3] = dim_mod(t, from[2], p->inner);
-    }
-    KStmt *s = kblock_add(l->p, &grid->body, KS_STORE);
-    s->param = kbuild_param(b, &p->to, p->out, K_OUT, p->name);
-    s->expr =
-        kbuild_cast(b, kernel_expr(l->p, b->k, (KExprInfo){.kind = KE_ACC, .type = type}), p->out);
-    s->site = p->grp->site;
-    for (int q = 0; q < 4; q++)
-        s->at[q] = at[q];
+    store_joined(w, b, &grid->body, 0, from);
     b->k->lanes = 32;
     b->k->teams = 8;
     kbuild_end(b, p->grp->site, lower_text(l, p->result));
@@ -440,9 +491,13 @@ static bool shared(Lower *l, const TileProduct *p, bool tensor)
     add_store(&w, kbuild_param(w.b, &parts, type, K_OUT, sym_of(l->p->cx->names, "shares")), sum,
               at);
     schedule(&w);
+    const bool joins = last_joins(&w, &w.b->k->counters);
+    if (joins)
+        join_last(&w, &parts, type);
     make_loops(&w);
     finish(&w, p->grp, p->result);
-    join_shares(&w, &parts, type);
+    if (!joins)
+        join_shares(&w, &parts, type);
     return true;
 }
 

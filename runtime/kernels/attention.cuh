@@ -155,6 +155,25 @@ TN_FN void tn_cu_attention_T(T_mem *out, float *lse, const T_mem *q, const T_mem
         lse[cell * T + t] = sum > 0.0f ? top + tn_log(sum) : tn_inf() + none;
 }
 
+/*@ cu_att_deltas_T: */
+TN_FN void tn_cu_att_deltas_T(float *to, const float *dy, int rows, const T_mem *y, int64_t o_t, const float *given,
+                              int64_t first, int64_t left, int64_t E)
+{
+    /* sums of y dy, a warp for a row; or what is given, from element `first` on */
+    for (int r = (int)threadIdx.x / 32; r < rows; r += 4) {
+        float sum = 0.0f;
+        if (r < left && given)
+            sum = threadIdx.x % 32 == 0 ? given[first + r] : 0.0f;
+        else if (r < left)
+            for (int e = (int)threadIdx.x % 32; e < E; e += 32)
+                sum = fmaf(T_load(y[r * o_t + e]), dy[r * 129 + e], sum);
+        for (int d = 16; d; d /= 2)
+            sum += __shfl_xor_sync(~0u, sum, d);
+        if (threadIdx.x % 32 == 0)
+            to[r] = sum;
+    }
+}
+
 /*@ cu_attention_dq_T: */
 template <class Hook>
 TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_mem *q, const T_mem *k, const T_mem *v,
@@ -170,28 +189,23 @@ TN_FN void tn_cu_attention_dq_T(float *shared, float *dq, float *dbias, const T_
                                 int64_t grow, const Hook &hook)
 {
     float *const rows_q = shared, *const rows_y = shared + 32 * 132, *const tile = shared + 64 * 132,
-                 *const ds = tile + 16 * 129;
+                 *const ds = tile + 16 * 129, *const deltas = ds + 32 * 20;
     const int64_t b = cell / H, h = cell % H, g = h / (H / G), t0 = 32 * block;
     const int r = (int)threadIdx.x / 4, lane = (int)threadIdx.x % 4;
     const int64_t last = causal && t0 + 32 < S ? t0 + 32 : S, t = t0 + r;
     const float *const m = bias ? bias + b * m_b + h * m_h : bias;
     const float by = tn_float_bits((uint32_t)scale);
     const float row_lse = t < T ? lse[cell * T + t] : tn_inf();
-    float row_delta = delta && t < T ? delta[cell * T + t] : 0.0f;
     float sum[32];
     #pragma unroll
     for (int i = 0; i < 32; i++)
         sum[i] = 0.0f;
     tn_cu_att_load_T(rows_q, q + b * q_b + t0 * q_t + h * q_h, q_t, T - t0, 32, D, by);
     tn_cu_att_load_T(rows_y, dy + b * y_b + t0 * y_t + h * y_h, y_t, T - t0, 32, E, 1.0f);
-    if (!delta) {
-        const T_mem *const from = y + b * o_b + t * o_t + h * o_h;
-        __syncthreads();
-        for (int e = lane; e < E && t < T; e += 4)
-            row_delta = fmaf(T_load(from[e]), rows_y[r * 129 + e], row_delta);
-        row_delta += __shfl_xor_sync(~0u, row_delta, 1);
-        row_delta += __shfl_xor_sync(~0u, row_delta, 2);
-    }
+    __syncthreads();
+    tn_cu_att_deltas_T(deltas, rows_y, 32, y + b * o_b + t0 * o_t + h * o_h, o_t, delta, cell * T + t0, T - t0, E);
+    __syncthreads();
+    const float row_delta = deltas[r];
     for (int64_t s0 = 0; s0 < last; s0 += 16) {
         float dp[4];
         __syncthreads();
@@ -285,19 +299,8 @@ TN_FN void tn_cu_attention_dkv_T(float *shared, float *dk, float *dv, const T_me
             __syncthreads();
             tn_cu_att_load_T(tile, dy + b * y_b + t0 * y_t + h * y_h, y_t, T - t0, 16, E, 1.0f);
             __syncthreads();
-            {
-                /* 8 lanes a row */
-                const int c = (int)threadIdx.x / 8, eighth = (int)threadIdx.x % 8;
-                const int64_t t = t0 + c;
-                float sum = delta && t < T && eighth == 0 ? delta[(b * H + h) * T + t] : 0.0f;
-                for (int e = eighth; e < E && t < T && !delta; e += 8)
-                    sum = fmaf(T_load(y[b * o_b + t * o_t + h * o_h + e]), tile[c * 129 + e], sum);
-                sum += __shfl_xor_sync(~0u, sum, 1);
-                sum += __shfl_xor_sync(~0u, sum, 2);
-                sum += __shfl_xor_sync(~0u, sum, 4);
-                if (eighth == 0)
-                    deltas[c] = sum;
-            }
+            tn_cu_att_deltas_T(deltas, tile, 16, y + b * o_b + t0 * o_t + h * o_h, o_t, delta, (b * H + h) * T + t0,
+                               T - t0, E);
             __syncthreads();
             #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -350,7 +353,7 @@ TN_FN void tn_cu_attention_grad_T(float *dq, float *dk, float *dv, float *dbias,
 {
     /* `keys` blocks have keys, the others rows */
     (void)nothing; /* lse says it */
-    __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20 + 16];
+    __shared__ float shared[64 * 132 + 16 * 129 + 32 * 20 + 32];
     const int64_t each_k = (S + 31) / 32, each_q = (T + 31) / 32, rest = block - keys;
     if (rest < 0)
         tn_cu_attention_dkv_T(shared, dk, dv, q, k, v, dy, lse, y, delta, bias, key, block / each_k, block % each_k,
