@@ -49,9 +49,9 @@ KText ktext_begin(Program *p, const Kernel *k, Target target, StrBuf *out)
     };
     for (int i = 0; counters[target][i]; i++)
         name_take(&t.names, counters[target][i]);
-    static const char *const hooks[] = {
-        "a",     "b", "store", "T",  "S",    "W",      "to",
-        "chunk", "h", "m0",    "n0", "rows", "columns", "tiles", "e"}; /* of tiles (cuda_tile.c) */
+    static const char *const hooks[] = {"a",       "b",     "store", "T",  "S",  "W",
+                                        "to",      "chunk", "h",     "m0", "n0", "rows",
+                                        "columns", "tiles", "e"}; /* of tiles (cuda_tile.c) */
     for (size_t i = 0; k->tile.m && target == TARGET_CUDA && i < ARRAY_LEN(hooks); i++)
         name_take(&t.names, hooks[i]);
     for (uint32_t i = 0; i < k->params.n; i++)
@@ -179,7 +179,8 @@ void ktext_print_call(KText *t, const KStmt *s)
     const char *hook = s->hook[0].id ? ktext_print_hook(t, s) : NULL;
     const char *function = sym_text(t->p->cx->names, s->call), *type = strrchr(function, '_');
     if (hook && !cuda) /* an instance of its own: paste.c */
-        function = arena_printf(t->a, "%.*s_with_%s%s", (int)(type - function), function, hook, type);
+        function =
+            arena_printf(t->a, "%.*s_with_%s%s", (int)(type - function), function, hook, type);
     sb_printf(&out, "tn_%s%s(", cuda ? "cu_" : "", function);
     for (uint32_t i = 0; i < s->nargs; i++)
         sb_printf(&out, "%s%s", i ? ", " : "", s->args[i] == NO_PARAM ? "0" : t->param[s->args[i]]);
