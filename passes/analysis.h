@@ -18,7 +18,7 @@ double val_bytes(const Program *p, const Graph *g, Val v);
 
 /** broadcast reshape transpose slice: results are elements of the operand. */
 bool op_is_view(Op op);
-/** Leaves that cost nothing to make again: const iota dim. */
+/** Leaves that cost nothing to make again: const iota dim table. */
 bool op_is_free(Op op);
 /** Elements of the result at hint sizes (for costs). */
 double val_count(const Program *p, const Graph *g, Val v);

@@ -255,6 +255,9 @@ def complete(folder, golden):
     missing = [f"nn.{n} has no row in cases_every.py" for n in here if not re.search(rf"\bnn\.{n}\(", texts)]
     missing += [f"torch.nn.{n} is neither in nn.tn nor left out in cases_every.py" for n in there if n not in here and n not in left_out]
     missing += [f"nn.{n} is said to be left out, and is there" for n in here if n in left_out]
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../whole/meson.build")) as f:
+        run = re.findall(r"'(\w+)'", re.search(r"^nn_groups = \[([^\]]*)\]", f.read(), re.M).group(1))
+    missing += [f"group {n} is not run: it is not among the nn_groups of tests/whole/meson.build" for n in GROUPS if n not in run]
     print("\n".join(missing + [f"{len(here)} modules of nn, {len(there)} of torch.nn: {len(missing)} without a row"]))
     return 1 if missing or not here else 0
 

@@ -200,6 +200,7 @@ def complete(folder, golden):
     missing = [f"optim.{n} has no row in cases_steps.py" for n in optimisers if n not in known]
     missing += [f"optim.{n} has no row in cases_steps.py" for n in functions if not re.search(rf"\b{n}\(", shown)]
     missing += [f"torch.optim.{n} is neither in optim.tn nor left out in cases_steps.py" for n in there if n not in optimisers and n not in LEFT_OUT]
+    missing += [f"optim.{n} is said to be left out, and is there" for n in LEFT_OUT if n in optimisers]
     print("\n".join(missing + [f"{len(optimisers)} optimisers, {len(functions)} schedules and averages: {len(missing)} without a row"]))
     return 1 if missing or not optimisers or not functions else 0
 
