@@ -278,6 +278,7 @@ module M {
     fn row(i: i64[E], w: [N, 3]) -> (y: [E, 3]) { return embedding(i, w) }
     fn hot(i: i64[E]) -> (y: i64[E, 5]) { return one_hot(i, 5) }
     fn mixed(i: i64[E], w: [5, 3]) -> (y: [E, 3]) { return one_hot(i, 5).to(f32) @ w }
+    fn ctc(x: [7, E, 4], t: i64[E, 3], i: i64[E], k: i64[E]) -> (y: []) { return ctc_loss(x.log_softmax(2), t, i, k) }
 }
 model m = M()
 END
@@ -293,6 +294,10 @@ expect 1 "places.tn:12: hot: index 5 is out of range: the axis has 5 elements; '
     "$tenon" -run places.tn hot i=5 E=2
 expect 1 "places.tn:13: mixed: index -1 is out of range: the axis has 5 elements; 'i'\[0\] is -1" -- \
     "$tenon" -run places.tn mixed i=-1 w=ones E=2
+expect 1 "places.tn:14: ctc: index 8 is out of range: the axis has 8 elements; 'i'\[0\] is 8" -- \
+    "$tenon" -run places.tn ctc x=randn t=1 i=8 k=3 E=2
+expect 1 "places.tn:14: ctc: index 4 is out of range: the axis has 4 elements; 'k'\[0\] is 4" -- \
+    "$tenon" -run places.tn ctc x=randn t=1 i=7 k=4 E=2
 
 # --- where things go -----------------------------------------------------------------------------------
 c() { "$tenon" -c "$digits" -o out/d.o "$@"; }
