@@ -21,7 +21,7 @@ typedef struct {
     const KStmt *grid[4]; /* loops over shares of k, batches, m, n */
     int ngrid;
     const KStmt *m, *n, *k;
-    const KStmt *fold;
+    const KStmt *fold, *summed; /* the product; an operand that is summed, or NULL */
     const KBlock *cell;
     KExpr a, b; /* the two loads, or selects of a load and 0 */
 } Tile;
@@ -54,12 +54,24 @@ static void find_parts(Tile *w)
     for (uint32_t i = 0; i < body->n; i++)
         if (body->at[i].kind == KS_FOR)
             w->k = &body->at[i];
-    CHECK(w->k && w->k->body.n == 1);
-    w->fold = &w->k->body.at[0];
+    CHECK(w->k);
+    for (uint32_t i = 0; i < w->k->body.n; i++) {
+        const KStmt *s = &w->k->body.at[i];
+        if (s->kind == KS_FOLD && !w->fold)
+            w->fold = s;
+        else if (s->kind == KS_FOLD)
+            w->summed = s;
+    }
+    CHECK(w->fold);
     const KExprInfo *x = kexpr(k, w->fold->expr);
     CHECK(x->kind == KE_OP && x->op == OP_mul);
     w->a = load_of(k, x->in[0]);
     w->b = load_of(k, x->in[1]);
+}
+
+static bool sums_a(const Tile *w)
+{
+    return load_of(w->c->t.k, w->summed->expr).id == w->a.id;
 }
 
 static const KExprInfo *access_of(const Tile *w, KExpr operand)
@@ -172,6 +184,30 @@ static void print_store(Tile *w, uint32_t acc)
     scope_end(t, scope);
 }
 
+/* The sum of an operand's row or column goes where its own statement, in a condition, says. */
+static void print_sum(Tile *w)
+{
+    Cuda *c = w->c;
+    KText *t = &c->t;
+    const KStmt *when = NULL;
+    for (uint32_t i = 0; i < w->cell->n; i++)
+        if (w->cell->at[i].kind == KS_WHEN)
+            when = &w->cell->at[i];
+    CHECK(when);
+    Scope scope = scope_begin(t);
+    const char *sum = name_unique(&t->names, "sum");
+    emit_line(&t->e, "__device__ __forceinline__ void sum(int %s, S %s) const",
+              t->symbol[(sums_a(w) ? w->m : w->n)->axis.id], sum);
+    emit_open(&t->e, "{");
+    t->accs[w->summed->acc].totalled = true;
+    t->accs[w->summed->acc].result[0] = sum;
+    c->in_lanes = true;
+    c->cell_per_lane = true;
+    cuda_block(c, &when->body);
+    emit_close(&t->e, "");
+    scope_end(t, scope);
+}
+
 /* What the last block at a tile does with each element. */
 static void print_last(Tile *w, const KStmt *last)
 {
@@ -221,6 +257,8 @@ static void print_hooks(Tile *w, const char *name, const Symbol *sizes, uint32_t
     print_loader(w, "a", w->a, w->m, tile->a_by_k, tile->a_bytes);
     print_loader(w, "b", w->b, w->n, tile->b_by_k, tile->b_bytes);
     print_store(w, w->fold->acc);
+    if (w->summed)
+        print_sum(w);
     if (last_of(w))
         print_last(w, last_of(w));
     emit_close(&t->e, ";");
@@ -260,9 +298,12 @@ static void print_body(Tile *w, const char *name, const Symbol *sizes, uint32_t 
     emit_line(&t->e, "const %s_hooks h = {%s};", name, sb_text(&members));
     emit_line(&t->e, "const int m0 = blockIdx.x / columns %% rows * %d;", tile->m);
     emit_line(&t->e, "const int n0 = blockIdx.x %% columns * %d;", tile->n);
-    emit_line(&t->e, "tn_%stile<%d, %d, %d, %s, %s>(h, m0, n0, %s, %s, %s);",
+    emit_line(&t->e, "tn_%stile<%d, %d, %d, %s, %s%s>(h, m0, n0, %s, %s, %s);",
               tile->tensor ? "tensor_" : "", math_of(w), tile->m, tile->n,
               tile->a_by_k ? "true" : "false", tile->b_by_k ? "true" : "false",
+              !w->summed  ? ""
+              : sums_a(w) ? ", 1"
+                          : ", 2",
               ktext_dim(t, w->m->hi).text, ktext_dim(t, w->n->hi).text,
               ktext_dim(t, w->k->hi).text);
 }

@@ -20,6 +20,7 @@ extern const char codegen_number_text[];
 extern const char codegen_program_text[]; /* runtime/include/tenon_program.h */
 extern const char codegen_reducers_text[];
 extern const char codegen_tile_text[];
+extern const char codegen_last_text[];
 extern const char codegen_scatter_text[], codegen_cuda_scatter_text[];
 extern const char codegen_cumulate_text[], codegen_cuda_cumulate_text[];
 extern const char codegen_attention_text[], codegen_cuda_attention_text[];

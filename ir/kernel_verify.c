@@ -17,6 +17,7 @@ typedef struct {
     DimTable *t;
     VEC(const KStmt *) loops; /* around, outermost first */
     VEC(Symbol) loaded;       /* integers in scope */
+    VEC(const KStmt *) whens;
     Last last;
     bool *started, *totalled; /* accumulators */
     bool *seen;               /* expressions, for one statement */
@@ -169,6 +170,19 @@ static void check_expr(Verify *v, KExpr e, bool guarded)
 /* --- statements
  * ------------------------------------------------------------------------------------ */
 
+/* Inside of a condition that only the first turn of the loop meets. */
+static bool is_first(const Verify *v, Symbol axis)
+{
+    for (uint32_t i = 0; i < v->whens.n; i++)
+        for (uint32_t k = 0; k < v->whens.at[i]->pred.n; k++) {
+            const GuardTerm *term = &v->whens.at[i]->pred.at[k];
+            if (term->kind == G_LT && dim_same(term->a, dim_of(v->t, axis)) &&
+                dim_is_one(v->t, term->b))
+                return true;
+        }
+    return false;
+}
+
 static bool names_axis(const Verify *v, const KStmt *s, Symbol axis)
 {
     for (uint32_t k = 0; k < v->k->params.at[s->param].rank; k++)
@@ -195,6 +209,8 @@ static void check_store(Verify *v, const KStmt *s)
         for (uint32_t j = i + 1; j < v->loops.n; j++)
             used |= dim_mentions(v->t, v->loops.at[j]->lo, loop->axis) &&
                     names_axis(v, s, v->loops.at[j]->axis);
+        if (is_first(v, loop->axis))
+            continue;
         if (i < v->last.loops && !dim_mentions(v->t, v->last.at->lo, loop->axis))
             continue;
         if (!used && (loop->loop == FOR_GRID || loop->loop == FOR_LANES))
@@ -250,7 +266,9 @@ static void check_stmt(Verify *v, const KStmt *s)
         break;
     case KS_WHEN:
         check_guard(v, s->pred);
+        vec_push(v->p->cx->scratch, &v->whens, s);
         check_block(v, &s->body);
+        v->whens.n--;
         break;
     case KS_LAST:
         check_last(v, s);

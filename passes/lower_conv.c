@@ -1,4 +1,4 @@
-/* lower_conv.c: convolutions over one or two axes. On CPUs functions of runtime/kernels/conv.h
+/* lower_conv.c: convolutions over one or two axes. On CPUs functions of runtime/kernels/conv*.h
  * read images and weights where views put them; lower_conv_cuda.c is for GPUs.
  *
  *   %y = conv %x, %w            conv_filters packs the weights, conv goes by rows of an image;

@@ -10,6 +10,8 @@
  * block that makes one of a tile joins, or, where there are many, a second
  * kernel adds up.  SPDX-License-Identifier: MIT */
 #include "passes/lower_tile.h"
+#include "passes/lower_contract.h"
+#include "passes/lower_row.h"
 #include "passes/sched_cuda.h"
 
 enum {
@@ -35,6 +37,7 @@ typedef struct {
     KBlock cell, fold, stores;
     bool tensor;
     TileSize size;
+    uint32_t sum; /* the accumulator of an operand's sums */
 } Tile;
 
 /* --- the product ---------------------------------------------------------------------------------
@@ -115,6 +118,13 @@ static void make_axes(Tile *w)
     }
 }
 
+static uint32_t sum_acc(Tile *w, KBuild *b, DType type)
+{
+    KAcc acc = {.reducer = RED_add, .type = type, .name = kbuild_name(b, (Sym){0}, "sum")};
+    vec_push(w->l->a, &b->k->accs, acc);
+    return b->k->accs.n - 1;
+}
+
 static KExpr sum_of(Tile *w, KExpr x, KExpr y)
 {
     const DType type = kexpr(w->b->k, x)->type;
@@ -143,11 +153,18 @@ static KExpr make_product(Tile *w)
         w->operand[i] = w->p->element(w->p, b, i == 1, w->of, dim_of(t, i ? w->n : w->m), k);
         mul.in[i] = kbuild_cast(b, w->operand[i], acc_t);
     }
-    KAcc acc = {.reducer = RED_add, .type = acc_t, .name = kbuild_name(b, (Sym){0}, "sum")};
-    vec_push(w->l->a, &b->k->accs, acc);
+    const uint32_t acc = sum_acc(w, b, acc_t);
     KStmt *s = kblock_add(p, &w->fold, KS_FOLD);
+    s->acc = acc;
     s->site = w->p->grp->site;
     s->expr = kernel_expr(p, b->k, mul);
+    if (w->p->sum) {
+        w->sum = sum_acc(w, b, acc_t);
+        s = kblock_add(p, &w->fold, KS_FOLD);
+        s->acc = w->sum;
+        s->site = w->p->grp->site;
+        s->expr = mul.in[w->p->sum_of_a ? 0 : 1];
+    }
     KExpr sum = kernel_expr(p, b->k, (KExprInfo){.kind = KE_ACC, .type = acc_t});
     if (w->p->accumulate) {
         KExprInfo old = {.kind = KE_LOAD, .type = w->p->out, .param = result_param(w)};
@@ -166,6 +183,41 @@ static void add_store(Tile *w, uint32_t param, KExpr value, const Dim *at)
     s->site = w->p->grp->site;
     for (int i = 0; i < 4; i++)
         s->at[i] = at[i];
+}
+
+/* The sum of the operand's row (column), beside the first column (row) of results; or, where that
+ * is a share's, as that. */
+static void store_sum(Tile *w, KBlock *block, uint32_t acc, const Loc *parts)
+{
+    Program *p = w->l->p;
+    DimTable *t = w->l->t;
+    KBuild *b = w->b;
+    const TileProduct *q = w->p;
+    const DType type = b->k->accs.at[acc].type;
+    const Dim one = dim_const(t, 1), zero = dim_const(t, 0), batch[2] = {one, one};
+    const Dim row = w->at[2], col = dim_of(t, w->n);
+    const Dim at[] = {zero, zero, q->sum_of_a ? row : zero, q->sum_of_a ? zero : col};
+    const Dim share[] = {parts ? dim_of(t, w->share) : zero, q->sum_of_a ? row : col, zero, zero};
+    GuardTerm *first = arena_new(w->l->a, GuardTerm);
+    *first = (GuardTerm){.kind = G_LT, .a = q->sum_of_a ? col : row, .b = one};
+    KStmt when = {.kind = KS_WHEN, .pred = {first, 1}};
+    KStmt *s = kblock_add(p, &when.body, KS_STORE);
+    KExpr sum = kernel_expr(p, b->k, (KExprInfo){.kind = KE_ACC, .type = type, .acc = acc});
+    s->site = q->grp->site;
+    if (parts) {
+        s->param = kbuild_param(b, parts, type, K_OUT, sym_of(p->cx->names, "sums"));
+    } else {
+        const DType out = contract_type(w->l, q->sum);
+        s->param = contract_param(b, q->sum, q->sum_of_a ? q->m : one, q->sum_of_a ? one : q->n,
+                                  batch, q->accumulate ? K_INOUT : K_OUT);
+        if (q->accumulate)
+            sum = sum_of(w, contract_load(b, s->param, at[2], at[3], at, type), sum);
+        sum = kbuild_cast(b, sum, out);
+    }
+    s->expr = sum;
+    for (int i = 0; i < 4; i++)
+        s->at[i] = parts ? share[i] : at[i];
+    vec_push(p->cx->kernels, block, when);
 }
 
 /* --- what follows it -----------------------------------------------------------------------------
@@ -335,6 +387,8 @@ static void make_loops(Tile *w)
         if (axes[i].id)
             body = &kbuild_for(b, body, axes[i], FOR_GRID)->body;
     kblock_add(p, &w->cell, KS_ACC)->acc = 0;
+    if (w->p->sum)
+        kblock_add(p, &w->cell, KS_ACC)->acc = w->sum;
     KStmt *sum = kbuild_for(b, &w->cell, w->k, FOR_SERIAL);
     sum->body = w->fold;
     if (w->share.id) {
@@ -342,6 +396,8 @@ static void make_loops(Tile *w)
         sum->hi = dim_min(t, w->length, dim_sub(t, w->p->k, before));
     }
     kblock_add(p, &w->cell, KS_TOTAL)->acc = 0;
+    if (w->p->sum)
+        kblock_add(p, &w->cell, KS_TOTAL)->acc = w->sum;
     for (uint32_t i = 0; i < w->stores.n; i++)
         vec_push(p->cx->kernels, &w->cell, w->stores.at[i]);
     *body = w->cell;
@@ -366,6 +422,8 @@ static bool tile_kernel(Lower *l, const TileProduct *p, TileSize size, uint32_t 
     if (!make_stores(&w, last))
         return false;
     schedule(&w);
+    if (p->sum)
+        store_sum(&w, &w.stores, w.sum, NULL);
     make_loops(&w);
     if (last > l->group && kbuild_clashes(w.b, &w.cell))
         return false;
@@ -394,13 +452,6 @@ static void store_joined(Tile *w, KBuild *b, KBlock *block, uint32_t acc, const 
     s->at[3] = p->inner.id ? dim_mod(l->t, of[2], p->inner) : of[2];
 }
 
-static uint32_t sum_acc(Tile *w, KBuild *b, DType type)
-{
-    KAcc acc = {.reducer = RED_add, .type = type, .name = kbuild_name(b, (Sym){0}, "sum")};
-    vec_push(w->l->a, &b->k->accs, acc);
-    return b->k->accs.n - 1;
-}
-
 static void fold_share(Tile *w, KBuild *b, KBlock *block, uint32_t acc, const KExprInfo *load)
 {
     KStmt *fold = kblock_add(w->l->p, block, KS_FOLD);
@@ -418,8 +469,31 @@ static bool last_joins(const Tile *w, int *counters)
     return hi <= KERNEL_COUNTERS && hi > 0 && dim_hint(w->l->t, w->shares) <= LAST_SHARES;
 }
 
+/* The same of the operand's sums. */
+static void join_sums(Tile *w, KBlock *block, const Loc *sums, DType type)
+{
+    KBuild *b = w->b;
+    DimTable *t = w->l->t;
+    const Symbol share = kbuild_axis(b, w->shares);
+    const uint32_t acc = sum_acc(w, b, type);
+    KStmt when = {0};
+    KBlock stores = {0};
+    KExprInfo load = {.kind = KE_LOAD,
+                      .type = type,
+                      .at = {dim_of(t, share), w->p->sum_of_a ? w->at[2] : dim_of(t, w->n)}};
+    load.param = kbuild_param(b, sums, type, K_OUT, sym_of(w->l->p->cx->names, "sums"));
+    store_sum(w, &stores, acc, NULL);
+    when = stores.at[0];
+    when.body = (KBlock){0};
+    kblock_add(w->l->p, &when.body, KS_ACC)->acc = acc;
+    fold_share(w, b, &kbuild_for(b, &when.body, share, FOR_SERIAL)->body, acc, &load);
+    kblock_add(w->l->p, &when.body, KS_TOTAL)->acc = acc;
+    block_append(w->l, &when.body, &stores.at[0].body);
+    vec_push(w->l->p->cx->kernels, block, when);
+}
+
 /* c = the sum over the shares, by the block that finds all of a tile's there. */
-static void join_last(Tile *w, const Loc *parts, DType type)
+static void join_last(Tile *w, const Loc *parts, const Loc *sums, DType type)
 {
     KBuild *b = w->b;
     DimTable *t = w->l->t;
@@ -439,6 +513,8 @@ static void join_last(Tile *w, const Loc *parts, DType type)
     fold_share(w, b, &kbuild_for(b, &last->body, share, FOR_SERIAL)->body, acc, &load);
     kblock_add(w->l->p, &last->body, KS_TOTAL)->acc = acc;
     store_joined(w, b, &last->body, acc, of);
+    if (w->p->sum)
+        join_sums(w, &last->body, sums, type);
 }
 
 /* c = the sum over the shares of what each has made. */
@@ -481,8 +557,8 @@ static bool shared(Lower *l, const TileProduct *p, bool tensor)
     if (!w.length.id)
         return false;
     const Dim shape[] = {w.shares, p->batch[1], p->m, p->n};
-    const uint32_t buf =
-        lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "shares"), type, shape, 4);
+    uint32_t buf = lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "shares"), type, shape, 4);
+    Loc sums = {0};
     const Loc parts = loc_row_major(t, buf, dim_const(t, 0), shape, 4);
     w.b = kbuild_begin(l, lower_kernel_name(l, p->grp), CLASS_CONTRACT);
     make_axes(&w);
@@ -492,8 +568,14 @@ static bool shared(Lower *l, const TileProduct *p, bool tensor)
               at);
     schedule(&w);
     const bool joins = last_joins(&w, &w.b->k->counters);
+    if (p->sum) {
+        const Dim sums_shape[] = {w.shares, p->sum_of_a ? p->m : p->n};
+        buf = lower_buffer(l, BUF_TEMP, sym_of(l->p->cx->names, "sums"), type, sums_shape, 2);
+        sums = loc_row_major(t, buf, dim_const(t, 0), sums_shape, 2);
+        store_sum(&w, &w.stores, w.sum, &sums);
+    }
     if (joins)
-        join_last(&w, &parts, type);
+        join_last(&w, &parts, &sums, type);
     make_loops(&w);
     finish(&w, p->grp, p->result);
     if (!joins)
@@ -522,6 +604,14 @@ static uint32_t with_followers(Lower *l, const TileProduct *p, TileSize size, bo
     if (last == l->group && !followed && !shared(l, p, tensor))
         CHECK(tile_kernel(l, p, size, last, tensor));
     return last;
+}
+
+bool tile_sums(Lower *l, const TileProduct *p)
+{
+    Tile w = {.l = l, .p = p};
+    int counters;
+    choose_shares(&w);
+    return !w.length.id || last_joins(&w, &counters);
 }
 
 bool tile_product(Lower *l, const TileProduct *p, TileSize size, bool followed, bool lone)

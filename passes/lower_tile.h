@@ -18,6 +18,8 @@ struct TileProduct {
     Loc to;    /* c as [batch 0, batch 1, m, n], or by those axes */
     Sym name;
     bool accumulate;
+    const FuseOperand *sum; /* where the sums over k of one operand go, too; NULL: nowhere */
+    bool sum_of_a;
     bool by_k[2]; /* neighbours along k are read together where neither axis lies so in memory */
     /* A load of a's (b's) element in memory, or a select of it and 0. */
     KExpr (*element)(const TileProduct *p, KBuild *b, bool of_b, const Dim *batch, Dim row, Dim k);
@@ -30,6 +32,10 @@ bool tile_has_type(DType in, DType out);
 /** What is made of it: SMALL and LARGE tiles are of 64 and 128 results a side, BEST is up to the
  * sizes. */
 typedef enum { TILE_BEST, TILE_SMALL, TILE_LARGE } TileSize;
+
+/** Whether tiles make the sums of an operand: the shares of a long k are joined by the last block.
+ */
+bool tile_sums(Lower *l, const TileProduct *p);
 
 /** The kernels of a product, with the groups behind Lower.group as far as they read one of its
  * results at a time; Lower.group is then the last of them. On tensor cores where its type has them,

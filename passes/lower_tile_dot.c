@@ -1,6 +1,9 @@
 /* lower_tile_dot.c: products of matrices as tiles of our own, on CUDA, and sums of their operands.
  *
- *   gemm gates = h * w, sum_b        kernel gates contract .. tile ..;   kernel sum reduce ..
+ *   gemm gates = h * w, sum_b        kernel gates contract .. tile ..
+ *
+ * The sums are made beside the product; those of batches, of a second operand, or of many shares
+ * are a kernel of their own.
  *
  * SPDX-License-Identifier: MIT */
 #include "passes/lower_contract.h"
@@ -112,15 +115,20 @@ bool lower_tile(Lower *l, const FuseGroup *grp, TileSize size, bool followed)
             return false;
     for (uint32_t i = 0; i < grp->gemms.n; i++) {
         const FuseGemm *f = &grp->gemms.at[i];
-        const TileProduct p = product_of(l, grp, f);
+        TileProduct p = product_of(l, grp, f);
+        p.sum = f->sum_a.val.node ? &f->sum_a : f->sum_b.val.node ? &f->sum_b : NULL;
+        p.sum_of_a = f->sum_a.val.node != 0;
+        if (p.sum && (!dim_is_one(l->t, p.batch[0]) || !dim_is_one(l->t, p.batch[1]) ||
+                      contract_type(l, p.sum) != p.out || !tile_sums(l, &p)))
+            p.sum = NULL;
         const uint32_t first = l->group;
         if (!tile_product(l, &p, size, followed, grp->gemms.n > 1))
             return false;
         const uint32_t last = l->group;
         l->group = first;
-        if (f->sum_a.val.node)
+        if (f->sum_a.val.node && p.sum != &f->sum_a)
             sum_kernel(l, grp, f, true);
-        if (f->sum_b.val.node)
+        if (f->sum_b.val.node && p.sum != &f->sum_b)
             sum_kernel(l, grp, f, false);
         l->group = last;
     }

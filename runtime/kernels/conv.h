@@ -8,8 +8,7 @@
  * around them, so that neighbouring results read neighbouring elements whatever the stride is:
  * [channel][h % s_h][w % s_w][row][width]. Then a
  * tile of 8 channels by 48 pixels (of one flat index that runs over the gaps between rows too) stays
- * in registers while the sum runs over channels and window. Where a group has one channel, a tile is
- * of pixels alone.
+ * in registers while the sum runs over channels and window. Groups of one channel: conv_depth.h.
  *
  * Sums run serially, with fused multiply-adds: the bits do not depend on the width of vectors.
  * SPDX-License-Identifier: MIT */
@@ -411,106 +410,6 @@ TN_FN void tn_conv_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *re
                     tn_conv_put_T(to, c, v, last, width, wide, OW, OH * OW, m, TILE, 0);
                 }
             }
-        }
-    }
-}
-
-/*@ conv_deep512_T: conv_fma512_T */
-static __attribute__((noinline, target("avx512f"))) void tn_conv_deep512_T(
-    T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t taps, int64_t n)
-{
-    enum { L = 64 / sizeof(T_mem) };
-    for (int64_t v = 0; v < n; v += 4 * L) {
-        tn_conv_v512_T s[4] = {{0}, {0}, {0}, {0}};
-        for (int64_t t = 0; t < taps; t++) {
-            const tn_conv_v512_T a = f[t] - (tn_conv_v512_T){0};
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; j++)
-                s[j] = tn_conv_fma512_T(a, *(const tn_conv_v512_T *)(b + off[t] + v + j * L), s[j]);
-        }
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            *(tn_conv_v512_T *)(c + v + j * L) = s[j];
-    }
-}
-
-/*@ conv_deep256_T: conv_fma256_T */
-static __attribute__((noinline, target("avx2,fma"))) void tn_conv_deep256_T(
-    T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b, const int32_t *restrict off,
-    int64_t taps, int64_t n)
-{
-    enum { L = 32 / sizeof(T_mem) };
-    for (int64_t v = 0; v < n; v += 8 * L) {
-        tn_conv_v256_T s[8] = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
-        for (int64_t t = 0; t < taps; t++) {
-            const tn_conv_v256_T a = f[t] - (tn_conv_v256_T){0};
-#pragma GCC unroll 8
-            for (int j = 0; j < 8; j++)
-                s[j] = tn_conv_fma256_T(a, *(const tn_conv_v256_T *)(b + off[t] + v + j * L), s[j]);
-        }
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++)
-            *(tn_conv_v256_T *)(c + v + j * L) = s[j];
-    }
-}
-
-/*@ conv_deep_T: conv_one_T conv_deep512_T conv_deep256_T */
-TN_FN void tn_conv_deep_T(T_mem *restrict c, const T_mem *restrict f, const T_mem *restrict b,
-                          const int32_t *restrict off, int64_t taps, int64_t n, int level)
-{
-    /* c[v] = sum over taps of f[tap] * b[off[tap] + v], v < n and up to the next 256 bytes */
-#if defined __x86_64__ && defined __GNUC__
-    if (level) {
-        if (level == 2)
-            tn_conv_deep512_T(c, f, b, off, taps, n);
-        else
-            tn_conv_deep256_T(c, f, b, off, taps, n);
-        return;
-    }
-#endif
-    (void)level;
-    for (int64_t v = 0; v < n; v++) {
-        T_mem s = 0;
-        for (int64_t t = 0; t < taps; t++)
-            s = tn_conv_one_T(f[t], b[off[t] + v], s);
-        c[v] = s;
-    }
-}
-
-/*@ conv_depth_T: conv_level conv_pack_T conv_deep_T conv_offsets */
-TN_FN void tn_conv_depth_T(T_mem *restrict y, const T_mem *restrict x, const T_mem *restrict w,
-                           int64_t image, int64_t block, int64_t G, int64_t M, int64_t H, int64_t W,
-                           int64_t OH, int64_t OW, int64_t KH, int64_t KW, int64_t R, int64_t x_n,
-                           int64_t x_c, int64_t x_h, int64_t x_w, int64_t w_m, int64_t w_h, int64_t w_w,
-                           int64_t s_h, int64_t s_w, int64_t d_h, int64_t d_w, int64_t p_h, int64_t p_w)
-{
-    /* R rows of the results of a group of one channel, of one image */
-    enum { PACK = 131072 / sizeof(T_mem), MOST = 256 / sizeof(T_mem) };
-    T_mem pack[PACK] __attribute__((aligned(64))), c[PACK] __attribute__((aligned(64)));
-    T_mem f[512];
-    int32_t off[512];
-    const int level = tn_conv_level();
-    const int64_t n = image / G, g = image % G, oh = block * R, taps = KH * KW;
-    const int64_t rows = OH - oh < R ? OH - oh : R, reach_h = (KH - 1) * d_h / s_h;
-    const int64_t reach_w = (KW - 1) * d_w / s_w, high = rows + reach_h;
-    int64_t cols = (PACK - 2 * MOST) / (s_h * s_w * high) - reach_w;
-    cols = cols < OW ? cols : OW;
-    x += n * x_n + g * x_c;
-    for (int64_t ow = 0; ow < OW; ow += cols) {
-        const int64_t wide = OW - ow < cols ? OW - ow : cols, width = wide + reach_w;
-        const int64_t plane = s_h * s_w * high * width;
-        tn_conv_offsets(off, KH, KW, s_h, s_w, d_h, d_w, high, width);
-        tn_conv_pack_T(pack, x, x_h, x_w, H, W, oh * s_h - p_h, ow * s_w - p_w, high, width, s_h, s_w);
-        for (int64_t i = 0; i < 2 * MOST; i++)
-            pack[plane + i] = 0;
-        for (int64_t m = 0; m < M; m++) {
-            T_mem *to = y + ((image * M + m) * OH + oh) * OW + ow;
-            for (int64_t t = 0; t < taps; t++)
-                f[t] = w[(g * M + m) * w_m + t / KW * w_h + t % KW * w_w];
-            tn_conv_deep_T(c, f, pack, off, taps, (rows - 1) * width + wide, level);
-            for (int64_t r = 0; r < rows; r++)
-                memcpy(to + r * OW, c + r * width, (size_t)wide * sizeof(T_mem));
         }
     }
 }

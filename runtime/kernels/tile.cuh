@@ -9,6 +9,8 @@
  *   void b(int n, int k, T *to) const    the same of B: neighbours along k if B_K, else along n
  *   void store(int m, int n, const S (&x)[W]) const
  *                                        takes W neighbours along n; N is a multiple of W
+ *   void sum(int i, S x) const           with SUM 1 or 2: takes the sum over k of row i of A, or of
+ *                                        column i of B
  *   T, S, W                              element of a and b, of sums (float, double), width
  * tn_tile multiplies and adds (256 threads), tn_tensor_tile has the tensor cores do it (256 threads
  * for 128 x 128, 128 for 64 x 64; from sm_80 on; W <= 2 unless B_K). MATH says what elements are:
@@ -388,14 +390,45 @@ static __device__ __forceinline__ void tn_tile_fill(const H &h, T *s, int row0, 
     }
 }
 
-/*@ tile_run: tn_tile_fill( tn_tile_commit( tn_tile_wait( */
-template <class CORE, int BM, int BN, bool A_K, bool B_K, class H>
+/*@ tile_sum: tn_tile_vector( tn_tile_row( tn_tile_chunk( tn_tile_float( */
+template <class S, class T, int MATH, bool MMA, int ROWS, bool ALONG_K, bool B>
+static __device__ __forceinline__ S tn_tile_sum(const T *s, int row)
+{
+    /* the sum of a row of a stage: chunk by chunk, or with other rows' lanes beside it */
+    enum { EACH = 16 / sizeof(T), N = ALONG_K ? EACH : 1 };
+    const int at = ALONG_K ? tn_tile_row<B, MMA>(row) : row;
+    S sum = 0;
+#pragma unroll
+    for (int k = 0; k < 4 * EACH; k += N) {
+        const T *const p = s + tn_tile_chunk<T, ROWS, ALONG_K>(at, k) * EACH + (ALONG_K ? 0 : at % EACH);
+        const tn_tile_vector<T, N> v = *(const tn_tile_vector<T, N> *)p;
+#pragma unroll
+        for (int q = 0; q < N; q++)
+            sum += tn_tile_float<S, MATH>(v.v[q]);
+    }
+    return sum;
+}
+
+/*@ tile_give: */
+struct tn_tile_give { /* hooks of kernels without such sums have no member for them */
+    template <class H, class S>
+    __device__ __forceinline__ auto operator()(const H &h, int i, S x, int) -> decltype(h.sum(i, x))
+    {
+        h.sum(i, x);
+    }
+    template <class H, class S> __device__ __forceinline__ void operator()(const H &, int, S, long) {}
+};
+
+/*@ tile_run: tn_tile_fill( tn_tile_commit( tn_tile_wait( tn_tile_sum( tn_tile_give( */
+template <class CORE, int BM, int BN, bool A_K, bool B_K, int SUM, int MATH, class H>
 static __device__ __forceinline__ void tn_tile_run(const H &h, int m0, int n0, int M, int N, int K)
 {
     typedef typename H::T T;
     enum { STAGES = 3, CHUNKS = (BM + BN) * 4, BK = 64 / sizeof(T), THREADS = CORE::THREADS };
     __shared__ uint4 shared[STAGES * CHUNKS];
     CORE core;
+    typename H::S sum = 0; /* of the thread's row of A (SUM 1), column of B (2) */
+    const bool sums = SUM && (SUM == 1 ? n0 : m0) == 0 && threadIdx.x < (SUM == 1 ? BM : BN);
     auto fill = [&](int stage, int k0) {
         T *const s = (T *)(shared + stage * CHUNKS);
         tn_tile_fill<T, CORE::MMA, BM, A_K, false, THREADS>(h, s, m0, k0);
@@ -415,23 +448,30 @@ static __device__ __forceinline__ void tn_tile_run(const H &h, int m0, int n0, i
         tn_tile_commit();
         const T *const s = (const T *)(shared + stage * CHUNKS);
         core.multiply(s, s + BM * BK);
+        if (SUM == 1 && sums)
+            sum += tn_tile_sum<typename H::S, T, MATH, CORE::MMA, BM, A_K, false>(s, threadIdx.x);
+        if (SUM == 2 && sums)
+            sum += tn_tile_sum<typename H::S, T, MATH, CORE::MMA, BN, B_K, true>(s + BM * BK, threadIdx.x);
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
     core.store(h, m0, n0, M, N);
+    const int at = (SUM == 1 ? m0 : n0) + threadIdx.x;
+    if (sums && at < (SUM == 1 ? M : N))
+        tn_tile_give()(h, at, sum, 0);
 }
 
 /*@ tile: tn_tile_run( tn_tile_fma */
-template <int MATH, int BM, int BN, bool A_K, bool B_K, class H>
+template <int MATH, int BM, int BN, bool A_K, bool B_K, int SUM = 0, class H>
 static __device__ __forceinline__ void tn_tile(const H &h, int m0, int n0, int M, int N, int K)
 {
-    tn_tile_run<tn_tile_fma<H, MATH, BM, BN, A_K, B_K>, BM, BN, A_K, B_K>(h, m0, n0, M, N, K);
+    tn_tile_run<tn_tile_fma<H, MATH, BM, BN, A_K, B_K>, BM, BN, A_K, B_K, SUM, MATH>(h, m0, n0, M, N, K);
 }
 
 /*@ tensor_tile: tn_tile_run( tn_tile_tensor */
-template <int MATH, int BM, int BN, bool A_K, bool B_K, class H>
+template <int MATH, int BM, int BN, bool A_K, bool B_K, int SUM = 0, class H>
 static __device__ __forceinline__ void tn_tensor_tile(const H &h, int m0, int n0, int M, int N, int K)
 {
 #if __CUDA_ARCH__ >= 800 /* kernels for older ones are never called */
-    tn_tile_run<tn_tile_tensor<H, MATH, BM, BN, A_K, B_K>, BM, BN, A_K, B_K>(h, m0, n0, M, N, K);
+    tn_tile_run<tn_tile_tensor<H, MATH, BM, BN, A_K, B_K>, BM, BN, A_K, B_K, SUM, MATH>(h, m0, n0, M, N, K);
 #endif
 }

@@ -116,6 +116,13 @@ products() {
         both products 1e-5 -fno-cublas $m.chain B=70 x=randn r=randn -grad d_y=randn
         both products 3e-3 "-fno-cublas -ftf32" $m.chain B=70 x=randn r=randn -grad d_y=randn
         both products 3e-3 -ftf32 $m.chain B=70 x=randn r=randn -grad d_y=randn
+        # gradients of a bias, beside a product: of rows of one operand, of columns of the other; whole, or in shares
+        both products 1e-5 -fno-cublas $m.biased B=33 x=randn -grad d_y=randn
+        both products 3e-2 -fno-cublas $m.half_sums B=33 x=randn w=randn c=randn -grad d_y=randn
+        for call in "rows B=40" "rows B=1" "columns B=40 w=randn c=randn"; do
+            both products 1e-5 -fno-cublas $m.$call x=randn -grad d_y=randn
+            both products 3e-3 "-fno-cublas -ftf32" $m.$call x=randn -grad d_y=randn
+        done
         both products 1e-5 "" $m.biased B=33 x=randn -grad d_y=randn
         check "no kernel adds the bias of $m" sh -c '! grep -q _y counters.json'
         for call in cublasLtCreate cublasLtMatmulAlgoGetHeuristic; do
