@@ -121,5 +121,8 @@ void kernel_comment(Program *p, const Kernel *k, uint32_t number, StrBuf *out)
     if (k->bytes_written.id && !dim_is_zero(p->cx->dims, k->bytes_written))
         put_piece(&c, arena_printf(a, "writes %s", bytes_text(p, a, k->bytes_written)));
     put_shapes(p, k, &c);
+    if (k->counters)
+        put_piece(&c, arena_printf(a, "arrived: %d counter%s, 0 before and after", k->counters,
+                                   k->counters > 1 ? "s" : ""));
     sb_puts(out, " */\n");
 }
