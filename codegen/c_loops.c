@@ -88,6 +88,18 @@ static void declare_crossing(CPrint *c, const KStmt *s)
         t->symbol[s->axis.id] = arena_printf(t->a, "%s[l]", name);
 }
 
+/* The four vectors of maxima that take turns (accs_lanes) are to stay in registers, and they lie in
+ * memory as long as there is a loop over them, which -O2 leaves as it is. */
+static bool takes_turns(const CPrint *c, const KBlock *b, uint32_t first, uint32_t end)
+{
+    if (strcmp(c->strip.count, arena_printf(c->t.a, "%d", STRIP_WIDE)) != 0)
+        return false; /* the rest, or cells */
+    for (uint32_t i = first; i < end; i++)
+        if (b->at[i].kind == KS_FOLD && c->t.accs[b->at[i].acc].lanes == STRIP_WIDE)
+            return true;
+    return false;
+}
+
 static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end)
 {
     KText *t = &c->t;
@@ -98,6 +110,8 @@ static void print_group(CPrint *c, const KBlock *b, uint32_t first, uint32_t end
             declare_crossing(c, &b->at[i]);
             array[i - first] = t->names.taken.at[t->names.taken.n - 1];
         }
+    if (takes_turns(c, b, first, end))
+        emit_raw(&t->e, "#pragma GCC unroll 16\n");
     emit_open(&t->e, "for (int l = 0; l < %s; l++) {", c->strip.count);
     Scope scope = scope_begin(t);
     for (uint32_t i = first; i < end; i++) {
