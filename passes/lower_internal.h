@@ -122,6 +122,7 @@ typedef struct {
     VEC(LaunchOperand) operands; /* one for each parameter */
     VEC(Loaded) loaded;
     VEC(AccResult) results;
+    VEC(DimSubst) lifted; /* sizes that the launch computes */
     uint32_t nv;          /* v0 .. are in use up to here */
     VEC(GuardTerm) guard; /* in force where the expression being made is evaluated */
     Memo *memo;

@@ -259,6 +259,108 @@ static Guard cells_guard(Lower *l, Dim cells)
     return (Guard){g, 1};
 }
 
+/* Numbers that are made of sizes alone come from the launch, on GPUs: kernels that differ in
+ * nothing but these (the place of a layer in what all of them share) are one kernel. */
+static void lift_sizes(KBuild *b)
+{
+    DimTable *t = b->l->t;
+    for (uint32_t i = 1; i < b->k->exprs.n && b->l->o->cuda; i++) {
+        KExprInfo *x = &b->k->exprs.at[i];
+        int64_t n;
+        Symbol s;
+        if (x->kind != KE_INDEX || dim_is_const(t, x->index, &n) ||
+            dim_is_symbol(t, x->index, &s) || dim_mentions_kind(t, x->index, SYM_AXIS) ||
+            dim_mentions_kind(t, x->index, SYM_LOADED))
+            continue;
+        const Dim size = x->index;
+        uint32_t j = 0;
+        while (j < b->lifted.n && !dim_same(b->lifted.at[j].to, size))
+            j++;
+        if (j == b->lifted.n) {
+            s = dim_new_symbol(t, SYM_SIZE, kbuild_name(b, (Sym){0}, "size"), (Dim){0});
+            dim_interval(t, size, &dim_symbol(t, s)->lo, &dim_symbol(t, s)->hi);
+            vec_push(b->l->a, &b->lifted, ((DimSubst){s, size}));
+        }
+        x->index = dim_of(t, b->lifted.at[j].from);
+    }
+}
+
+/* What all accesses of a parameter have at an axis, if that is one number. */
+typedef struct {
+    Dim at;
+    bool differs;
+} AxisPlace;
+
+static void note_place(const DimTable *t, AxisPlace *p, const Dim *at, uint32_t rank)
+{
+    for (uint32_t i = 0; i < rank; i++) {
+        int64_t n;
+        p[i].differs |= !dim_is_const(t, at[i], &n) || (p[i].at.id && !dim_same(p[i].at, at[i]));
+        p[i].at = at[i];
+    }
+}
+
+static bool note_stores(const KBuild *b, const KBlock *block, AxisPlace (*places)[MAX_RANK])
+{
+    for (uint32_t i = 0; i < block->n; i++) {
+        const KStmt *s = &block->at[i];
+        if (s->kind == KS_CALL || !note_stores(b, &s->body, places))
+            return false;
+        if (s->kind == KS_STORE)
+            note_place(b->l->t, places[s->param], s->at, b->k->params.at[s->param].rank);
+    }
+    return true;
+}
+
+static void clear_stores(const KBuild *b, KBlock *block, uint32_t param, uint32_t axis)
+{
+    for (uint32_t i = 0; i < block->n; i++) {
+        KStmt *s = &block->at[i];
+        if (s->kind == KS_STORE && s->param == param)
+            s->at[axis] = dim_const(b->l->t, 0);
+        clear_stores(b, &s->body, param, axis);
+    }
+}
+
+/* A number that all accesses have at an axis (of a layer, in what all layers share) is part of the
+ * operand's place: kernels that differ in nothing else are one kernel. */
+static void lift_places(KBuild *b)
+{
+    DimTable *t = b->l->t;
+    Kernel *k = b->k;
+    AxisPlace(*places)[MAX_RANK] =
+        arena_alloc(b->l->p->cx->scratch, sizeof *places * (k->params.n + 1));
+    memset(places, 0, sizeof *places * (k->params.n + 1));
+    if (!b->l->o->cuda || k->class == CLASS_CONTRACT || !note_stores(b, &k->body, places))
+        return;
+    for (uint32_t i = 1; i < k->exprs.n; i++)
+        if (k->exprs.at[i].kind == KE_LOAD)
+            note_place(t, places[k->exprs.at[i].param], k->exprs.at[i].at,
+                       k->params.at[k->exprs.at[i].param].rank);
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        for (uint32_t j = 0; j < k->params.at[i].rank; j++) {
+            const AxisPlace *p = &places[i][j];
+            if (p->differs || !p->at.id || dim_is_zero(t, p->at))
+                continue;
+            b->operands.at[i].offset =
+                dim_add(t, b->operands.at[i].offset, dim_mul(t, p->at, k->params.at[i].stride[j]));
+            for (uint32_t e = 1; e < k->exprs.n; e++)
+                if (k->exprs.at[e].kind == KE_LOAD && k->exprs.at[e].param == i)
+                    k->exprs.at[e].at[j] = dim_const(t, 0);
+            clear_stores(b, &k->body, i, j);
+        }
+    }
+}
+
+/* The size that the launch hands over for a symbol of the kernel. */
+static Dim given_size(const KBuild *b, Symbol s)
+{
+    for (uint32_t i = 0; i < b->lifted.n; i++)
+        if (b->lifted.at[i].from.id == s.id)
+            return b->lifted.at[i].to;
+    return dim_of(b->l->t, s);
+}
+
 Step *kbuild_end(KBuild *b, Site site, const char *text)
 {
     Lower *l = b->l;
@@ -266,6 +368,8 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     for (uint32_t i = 0; i < b->sites.n; i++)
         add_line(b, b->sites.at[i].at);
     b->k->doc = text;
+    lift_sizes(b);
+    lift_places(b);
     kernel_lets(b);
     kernel_traffic(l->p, b->k);
     const char *why = kernel_verify(l->p, b->k);
@@ -282,7 +386,7 @@ Step *kbuild_end(KBuild *b, Site site, const char *text)
     Symbol sizes[64];
     uint32_t n = kernel_sizes(l->p, b->k, sizes, 64);
     for (uint32_t i = 0; i < n; i++)
-        vec_push(l->a, &s->ints, dim_of(l->t, sizes[i]));
+        vec_push(l->a, &s->ints, given_size(b, sizes[i]));
     s->cells = kernel_cells(l->p, b->k);
     arena_reset(l->p->cx->scratch, b->mark);
     if (!is_new)

@@ -61,7 +61,7 @@ stop() { # SIGNAL: after some steps; python starts it, since a shell has backgro
     python3 - "$1" "${slow[@]}" -save part.npz <<'END'
 import signal, subprocess, sys
 number = getattr(signal, sys.argv[1])
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(number, signal.SIG_DFL) # nohup has it ignored
 p = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, bufsize=0)
 while p.stdout.read(64).count(b"\n") == 0:
     pass

@@ -161,6 +161,11 @@ def printed(path, *options):
 bert = [printed(os.path.join(here, "../../models/bert.tn"), "-m", "bert", "-D", "depth=%d" % n) for n in (2, 6)]
 expect("distinct kernels of all of BERT's methods", bert, bert[0] == bert[1] <= 165)
 
+# What is of one layer in a cache of all layers lies elsewhere, and is no kernel of its own.
+steps = [{k["name"] for k in report("../../models/gpt2.tn", "-m", "gpt2", "-D", "depth=%d" % n, "B=1", "S=32")["step"]["kernels"]}
+         for n in (3, 6)]
+expect("distinct kernels of GPT-2's generation step", [len(s) for s in steps], len(steps[0]) == len(steps[1]))
+
 depth = [{k["name"] for k in report("stack.tn", "-D", "D=768", "-D", "depth=%d" % n, "B=4", "T=256")["loss_step"]["kernels"]}
          for n in (3, 6)]
 expect("distinct kernels grow with depth", [len(d) for d in depth], len(depth[0]) == len(depth[1]))
