@@ -259,6 +259,8 @@ static Guard cells_guard(Lower *l, Dim cells)
     return (Guard){g, 1};
 }
 
+enum { MOST_LIFTED = 16 /* a launch gives a kernel 64 sizes at most */ };
+
 /* Numbers that are made of sizes alone come from the launch, on GPUs: kernels that differ in
  * nothing but these (the place of a layer in what all of them share) are one kernel. */
 static void lift_sizes(KBuild *b)
@@ -276,6 +278,8 @@ static void lift_sizes(KBuild *b)
         uint32_t j = 0;
         while (j < b->lifted.n && !dim_same(b->lifted.at[j].to, size))
             j++;
+        if (j == MOST_LIFTED)
+            continue;
         if (j == b->lifted.n) {
             s = dim_new_symbol(t, SYM_SIZE, kbuild_name(b, (Sym){0}, "size"), (Dim){0});
             dim_interval(t, size, &dim_symbol(t, s)->lo, &dim_symbol(t, s)->hi);
