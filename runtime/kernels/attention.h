@@ -35,7 +35,7 @@ TN_ATT_TARGET("avx512f") TN_FN void tn_att_tile_512(float *restrict c, int64_t c
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
             const tn_att_lanes16 x = a[i * a_m + l * a_k] - (tn_att_lanes16){0};
-#if defined __clang__
+#if defined __clang__ && __clang_major__ >= 17
             s[i][0] = __builtin_elementwise_fma(x, b0, s[i][0]);
             s[i][1] = __builtin_elementwise_fma(x, b1, s[i][1]);
 #else
@@ -89,7 +89,7 @@ TN_ATT_TARGET("avx2,fma") static void tn_att_product_256(float *restrict c, int6
 #pragma GCC unroll 4
                 for (int r = 0; r < 4; r++) {
                     const tn_att_lanes8 x = a[(i + r) * a_m + l * a_k] - (tn_att_lanes8){0};
-#if defined __clang__
+#if defined __clang__ && __clang_major__ >= 17
                     s[r][0] = __builtin_elementwise_fma(x, b0, s[r][0]);
                     s[r][1] = __builtin_elementwise_fma(x, b1, s[r][1]);
 #else

@@ -49,7 +49,7 @@ typedef float tn_conv_v512_f32 __attribute__((vector_size(64), aligned(4), may_a
 TN_FN __attribute__((always_inline, target("avx512f"))) tn_conv_v512_f32 tn_conv_fma512_f32(
     tn_conv_v512_f32 a, tn_conv_v512_f32 b, tn_conv_v512_f32 c)
 {
-#ifdef __clang__
+#if defined __clang__ && __clang_major__ >= 17
     return __builtin_elementwise_fma(a, b, c);
 #else
     return (tn_conv_v512_f32)__builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
@@ -61,7 +61,7 @@ typedef double tn_conv_v512_f64 __attribute__((vector_size(64), aligned(8), may_
 TN_FN __attribute__((always_inline, target("avx512f"))) tn_conv_v512_f64 tn_conv_fma512_f64(
     tn_conv_v512_f64 a, tn_conv_v512_f64 b, tn_conv_v512_f64 c)
 {
-#ifdef __clang__
+#if defined __clang__ && __clang_major__ >= 17
     return __builtin_elementwise_fma(a, b, c);
 #else
     return (tn_conv_v512_f64)__builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
@@ -112,7 +112,7 @@ typedef float tn_conv_v256_f32 __attribute__((vector_size(32), aligned(4), may_a
 TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f32 tn_conv_fma256_f32(
     tn_conv_v256_f32 a, tn_conv_v256_f32 b, tn_conv_v256_f32 c)
 {
-#ifdef __clang__
+#if defined __clang__ && __clang_major__ >= 17
     return __builtin_elementwise_fma(a, b, c);
 #else
     return (tn_conv_v256_f32)__builtin_ia32_vfmaddps256(a, b, c);
@@ -124,7 +124,7 @@ typedef double tn_conv_v256_f64 __attribute__((vector_size(32), aligned(8), may_
 TN_FN __attribute__((always_inline, target("avx2,fma"))) tn_conv_v256_f64 tn_conv_fma256_f64(
     tn_conv_v256_f64 a, tn_conv_v256_f64 b, tn_conv_v256_f64 c)
 {
-#ifdef __clang__
+#if defined __clang__ && __clang_major__ >= 17
     return __builtin_elementwise_fma(a, b, c);
 #else
     return (tn_conv_v256_f64)__builtin_ia32_vfmaddpd256(a, b, c);
