@@ -25,7 +25,8 @@ bool op_updates_first(Op op)
     return op == OP_scatter;
 }
 
-/* Attention reads vectors of its operands: q, k, v, dy, y; any elements of a bias; the others whole.
+/* Attention reads vectors of its operands: q, k, v, dy, y; any elements of a bias; the others
+ * whole.
  */
 static FuseView view_of(const Fuser *f, const Node *n, uint32_t i)
 {

@@ -38,8 +38,8 @@ void vjp_attention(Reverse *r, uint32_t id, const Node *n, const Val *dy)
     const Val d = there(dy[0]) ? dy[0] : vjp_full(r, 0, &t);
     const bool scores = there(how.bias) && vjp_wants(r, n, 3);
     const Val with = there(dy[1]) ? build2(r->b, OP_sub, delta_of(r->b, y, d), dy[1]) : y;
-    const Val g = build_attention_grad(r->b, n->in[0], n->in[1], n->in[2], d, lse, with, &how,
-                                       scores);
+    const Val g =
+        build_attention_grad(r->b, n->in[0], n->in[1], n->in[2], d, lse, with, &how, scores);
     for (uint32_t i = 0; i < 3; i++)
         vjp_give(r, n, i, build_cast(r->b, val_result(g, i), t.dtype));
     if (scores) {
