@@ -32,6 +32,7 @@ _CODES = {  # numpy's name, DLPack's code and bits, the name in safetensors
     "i16": ("int16", 0, 16, "I16"), "i8": ("int8", 0, 8, "I8"), "u8": ("uint8", 1, 8, "U8"), "bool": ("bool", 6, 8, "BOOL"),
 }
 _STATES = ("param", "buffer", "optimizer")
+_COUNTERS = "tenon."  # how far a run of training was: for going on with it, no part of the state
 
 
 class Error(Exception):
@@ -368,7 +369,7 @@ class Model:
         """Reads state by name. What is missing, unknown or misshapen is said, and then nothing was changed."""
         if str(path).endswith(".npz"):
             with numpy.load(path) as z:
-                arrays = {name: z[name] for name in z.files}
+                arrays = {name: z[name] for name in z.files if not name.startswith(_COUNTERS)}
         else:
             with open(path, "rb") as f:
                 data = f.read()
@@ -376,7 +377,9 @@ class Model:
             n = struct.unpack("<Q", data[:8])[0]
             arrays = {}
             for name, t in json.loads(data[8:8 + n]).items():
-                if name != "__metadata__":
+                if name != "__metadata__" and not name.startswith(_COUNTERS):
+                    if t["dtype"] not in kinds:
+                        raise Error(f"{path}: '{name}' is of the dtype {t['dtype']}, which no state has")
                     a, b = t["data_offsets"]
                     arrays[name] = numpy.frombuffer(data[8 + n + a:8 + n + b], kinds[t["dtype"]]).reshape(t["shape"])
         kept = {e.name.decode() for e in self._entries() if e.saved and _STATES[e.kind] != "optimizer"}

@@ -39,7 +39,7 @@ train net.loss with optim.SGD(lr = 0.1) { average = optim.ema() }
 """
 
 PROGRAM = """
-import gc, os, sys, weakref
+import gc, json, os, struct, subprocess, sys, weakref
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 import net
@@ -110,6 +110,23 @@ for name in ("s.safetensors", "s.npz"):
     other.load(name)
     check(all(np.array_equal(v, other.state()[k]) for k, v in m.state().items()), "state in " + name)
     check(np.array_equal(other.forward(x).y, m.forward(x).y), "and its results")
+np.savez("data.npz", x=np.repeat(x, 8, 0), target=np.ones((16, 3), np.float32))
+for name in ("trained.safetensors", "trained.npz"):
+    subprocess.run([sys.argv[2], "-train", "../net.tn", "data.npz", "-epochs", "2", "-device=cpu", "-save", name],
+                   check=True, stdout=subprocess.DEVNULL)
+    other = net.Model(seed=2, device="cpu")
+    other.load(name)
+    if name.endswith(".npz"):
+        with np.load(name) as z:
+            check("tenon.seed" in z.files, "-train saves where it was")
+            check(all(np.array_equal(z[k], v) for k, v in other.state().items()), "what -train saved")
+    trained = other.forward(x).y if name == "trained.safetensors" else trained
+    check(np.array_equal(other.forward(x).y, trained), "the same of both forms")
+    check(not np.array_equal(trained, net.Model(device="cpu").forward(x).y), "it was trained")
+head = json.dumps({"lin.bias": {"dtype": "U32", "shape": [3], "data_offsets": [0, 12]}}).encode()
+with open("other.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(head)) + head + bytes(12))
+raises(net.Error, "'lin.bias' is of the dtype U32", m.load, "other.safetensors")
 raises(net.Error, "there is no 'lin.wait'", m.set_state, {"lin.wait": b})
 raises(net.Error, "'lin.bias' is f32[3], not float32[2]", m.set_state, {"lin.bias": b[:2]})
 raises(TypeError, "argument 'x' is missing", m.forward)
@@ -148,7 +165,7 @@ def main(tenon, library):
         moved = folder + "/moved"
         shutil.move(folder + "/a b", moved)
         env = dict(os.environ, TENON_LIBRARY=library)
-        return subprocess.run([python, "-c", PROGRAM, moved], env=env, cwd=folder).returncode
+        return subprocess.run([python, "-c", PROGRAM, moved, tenon], env=env, cwd=folder).returncode
 
 
 sys.exit(main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])))
