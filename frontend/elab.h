@@ -542,7 +542,9 @@ Val draw_key(Elab *e, const char *name);
 typedef enum { FLOW_next, FLOW_return } Flow;
 
 Value eval(Elab *e, const Env *env, const AstExpr *x);
-/** A bool known while compiling. False after a message; *out is false then. */
+/** A value as a bool known while compiling. False after a message; *out is false then. */
+bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *what);
+/** An expression as that. False after a message; *out is false then. */
 bool eval_bool(Elab *e, const Env *env, const AstExpr *x, bool *out, const char *what);
 /** Elements of a list, or a tensor's along axis 0. */
 bool value_items(Elab *e, Span at, const Value *v, Values *out);

@@ -6,7 +6,7 @@
 
 /* ---- static bools ---- */
 
-static bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *what)
+bool to_bool(Elab *e, const Value *v, Span at, bool *out, const char *what)
 {
     *out = false;
     if (v->kind == V_bool) {

@@ -399,6 +399,23 @@ static void assert_run_time(Elab *e, const AstStmt *s, Value *v, const char *mes
     vec_push(e->a, &e->assert_at, s->list->at);
 }
 
+/* `not` of a 0-d bool in a test. Of more elements it could mean two things, and stays an error. */
+static Value assert_not(Elab *e, const Env *env, const AstExpr *c)
+{
+    bool b;
+    const AstExpr *x = c->a;
+    const bool twice = x->kind == EX_unary && x->op == AST_not;
+    Value v = twice ? assert_not(e, env, x) : eval(e, env, x);
+    if (is_poison(&v))
+        return v;
+    if (e->in_test && v.kind == V_tensor && value_type(e, &v)->dtype == DT_bool &&
+        !value_type(e, &v)->rank) {
+        Value out;
+        return unary_op(e, AST_inv, c->op_at, &v, &out) ? out : v_poison();
+    }
+    return to_bool(e, &v, x->at, &b, "be an operand of and, or, not") ? v_bool(!b) : v_poison();
+}
+
 static void run_condition(Elab *e, const Env *env, const AstStmt *s, const AstExpr *c,
                           const char *message)
 {
@@ -409,7 +426,8 @@ static void run_condition(Elab *e, const Env *env, const AstStmt *s, const AstEx
     }
     if (assert_sizes(e, env, c, message))
         return;
-    Value v = eval(e, env, c);
+    const bool negated = c->kind == EX_unary && c->op == AST_not;
+    Value v = negated ? assert_not(e, env, c) : eval(e, env, c);
     if (is_poison(&v))
         return;
     if (v.kind == V_tensor || v.kind == V_late) {
