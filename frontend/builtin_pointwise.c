@@ -363,7 +363,11 @@ static bool parse_equation(Elab *e, const Call *c, const char *text, Labeled *in
             for (uint32_t i = 0; i < n; i++)
                 known |= label_at(&in[i], *p) >= 0;
             if (!known || memchr(out, *p, nout) || nout == MAX_RANK)
-                return einsum_error(e, c, "a letter of the result stands in no term, or twice");
+                return einsum_error(e, c,
+                                    arena_printf(e->a, "the result's letter '%c' %s", *p,
+                                                 !known                  ? "stands in no term"
+                                                 : memchr(out, *p, nout) ? "stands there twice"
+                                                                         : "is one axis too many"));
             out[nout++] = *p;
         }
     } else { /* implied: letters that stand once, in alphabetical order */
