@@ -21,6 +21,7 @@ def text(path): return [l for l in open(path).read().split("\n") if l.strip() an
 shown, whole = text("readme1"), text("$root/models/digits.tn")
 assert whole[:len(shown)] == shown and len(shown) > 20, [p for p in zip(shown, whole) if p[0] != p[1]]
 END
+for model in models/*.tn; do check "$model brings no warning" "$tenon" -check -Wall -Werror "$model"; done
 mkdir wrong && sed 's/\[3 \* state, features + state\]/[3 * state, 2 * state]/' models/lltm.tn >wrong/lltm.tn
 (cd wrong && "$tenon" -check lltm.tn 2>message)
 check "the message of README.md" diff readme2 wrong/message
